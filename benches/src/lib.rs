@@ -1,0 +1,1 @@
+//! Benchmarks that span crates; per-crate micro benches stay with their crate.

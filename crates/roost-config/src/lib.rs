@@ -1,0 +1,1 @@
+//! The option table: flags, environment names, defaults, validation, reference. Knows nothing of behaviour.

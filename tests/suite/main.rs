@@ -1,0 +1,1 @@
+//! One test binary: end to end, compatibility, interoperability.
