@@ -1,1 +1,30 @@
-//! The OpenAI API as data: request and response types, error body, SSE framing written into a byte buffer. Knows nothing of the HTTP server, workers or async.
+//! The OpenAI API as data: requests are split and checked, answers are written as bytes.
+//!
+//! Knows nothing of the HTTP server, of workers or of async. Prompt-sized members (`messages`, `tools`)
+//! stay slices of the request body; answers are written into a byte buffer without a JSON tree.
+
+mod answer;
+mod chat;
+mod chunk;
+mod completion;
+mod error;
+mod fields;
+mod json;
+mod models;
+mod nvext;
+mod raw;
+mod sampling;
+mod usage;
+
+pub use answer::{Answer, AnswerWriter};
+pub use chat::ChatRequest;
+pub use chunk::{ChunkWriter, Finish, Flavor};
+pub use completion::{CompletionRequest, Prompt};
+pub use error::{ApiError, ErrorShape};
+pub use fields::{FieldPolicy, Ignored};
+pub use json::write_string as write_json_string;
+pub use models::{ModelEntry, write_model, write_model_list};
+pub use nvext::NvExt;
+pub use raw::Raw;
+pub use sampling::{Guided, Limits, Output, Sampling, Stop, StreamOptions};
+pub use usage::Usage;

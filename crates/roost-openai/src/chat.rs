@@ -1,0 +1,178 @@
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use crate::fields::{Fields, interpret};
+use crate::{ApiError, FieldPolicy, Ignored, Limits, NvExt, Output, Raw, Sampling, Stop, StreamOptions};
+
+/// Members that clients send and that change nothing here.
+const NO_EFFECT: &[&str] = &[
+    "user",
+    "metadata",
+    "store",
+    "service_tier",
+    "prediction",
+    "modalities",
+    "prompt_cache_key",
+    "web_search_options",
+    "parallel_tool_calls",
+    "mm_processor_kwargs",
+    "safety_identifier",
+    "verbosity",
+];
+
+/// `POST /v1/chat/completions`, checked.
+///
+/// `messages`, `tools` and the template arguments are slices of the body, interpreted by the template.
+#[derive(Debug, Clone)]
+pub struct ChatRequest {
+    /// Served model name.
+    pub model: String,
+    /// JSON array of messages, verbatim.
+    pub messages: Raw,
+    /// JSON array of tools, verbatim; `None` when absent or switched off by `tool_choice: "none"`.
+    pub tools: Option<Raw>,
+    /// Answer as server-sent events.
+    pub stream: bool,
+    /// Stream details.
+    pub stream_options: StreamOptions,
+    /// How much to generate.
+    pub limits: Limits,
+    /// When to stop.
+    pub stop: Stop,
+    /// Sampling numbers.
+    pub sampling: Sampling,
+    /// What the answer shows.
+    pub output: Output,
+    /// JSON object of template arguments.
+    pub chat_template_kwargs: Option<Raw>,
+    /// `reasoning_effort`, verbatim.
+    pub reasoning_effort: Option<Raw>,
+    /// `thinking`, verbatim.
+    pub thinking: Option<Raw>,
+    /// End the prompt with the opening of an assistant turn; the default is true.
+    pub add_generation_prompt: Option<bool>,
+    /// Leave the last message open.
+    pub continue_final_message: Option<bool>,
+    /// Isolates the KV cache.
+    pub cache_salt: Option<String>,
+    /// NVIDIA's extension member.
+    pub nvext: NvExt,
+    /// Members that had no effect.
+    pub ignored: Ignored,
+}
+
+impl ChatRequest {
+    /// Splits and checks a request body.
+    pub fn parse(body: &Bytes, policy: FieldPolicy) -> Result<Self, ApiError> {
+        let mut fields = Fields::of_body(body)?;
+        let mut ignored = Ignored::default();
+        let messages = fields.slice("messages").ok_or_else(|| fields.missing("messages"))?;
+        check_messages(&messages)?;
+        let model: String = fields.required("model")?;
+        if model.is_empty() {
+            return Err(ApiError::invalid("model", "Validation: `model` must not be empty"));
+        }
+        for legacy in ["functions", "function_call"] {
+            if fields.raw(legacy).is_some() {
+                return Err(ApiError::not_implemented(
+                    legacy,
+                    format!("`{legacy}` is not supported; use `tools`."),
+                ));
+            }
+        }
+        let stream = fields.get("stream")?.unwrap_or(false);
+        let stream_options = StreamOptions::take(&mut fields, stream)?;
+        let tools = tools(&mut fields)?;
+        for (name, hint) in [("logprobs", "true"), ("logit_bias", "")] {
+            if let Some(value) = fields.raw(name)
+                && (value.get() == hint || (hint.is_empty() && value.get() != "{}"))
+            {
+                return Err(ApiError::not_implemented(name, format!("`{name}` is not served yet.")));
+            }
+        }
+        let sampling = Sampling::take(&mut fields)?;
+        let nvext = NvExt::take(&mut fields, policy, &mut ignored)?;
+        let kwargs = match (fields.slice("chat_template_kwargs"), fields.slice("chat_template_args")) {
+            (Some(_), Some(_)) => {
+                return Err(ApiError::invalid(
+                    "chat_template_kwargs",
+                    "`chat_template_kwargs` and `chat_template_args` are the same member; send one",
+                ));
+            }
+            (kwargs, args) => kwargs.or(args),
+        };
+        let mut limits = Limits::take(&mut fields)?;
+        limits.max_thinking_tokens = limits.max_thinking_tokens.or(nvext.max_thinking_tokens);
+        let request = ChatRequest {
+            model,
+            messages,
+            tools,
+            stream,
+            stream_options,
+            limits,
+            stop: Stop::take(&mut fields)?,
+            sampling,
+            output: Output::take(&mut fields)?,
+            chat_template_kwargs: kwargs,
+            reasoning_effort: fields.slice("reasoning_effort"),
+            thinking: fields.slice("thinking"),
+            add_generation_prompt: fields.get("add_generation_prompt")?,
+            continue_final_message: fields.get("continue_final_message")?,
+            cache_salt: fields.get("cache_salt")?,
+            nvext,
+            ignored: Ignored::default(),
+        };
+        fields.accept(NO_EFFECT);
+        fields.rest(policy, &mut ignored)?;
+        Ok(ChatRequest { ignored, ..request })
+    }
+}
+
+fn check_messages(messages: &Raw) -> Result<(), ApiError> {
+    let text = messages.as_str();
+    if !text.starts_with('[') {
+        return Err(ApiError::invalid("messages", "`messages` must be a list"));
+    }
+    if text[1..].trim_start().starts_with(']') {
+        return Err(ApiError::invalid("messages", "Validation: `messages` must not be empty"));
+    }
+    Ok(())
+}
+
+/// Tools that the prompt shows. A choice that needs constrained decoding is refused by name until it is served.
+fn tools(fields: &mut Fields<'_>) -> Result<Option<Raw>, ApiError> {
+    let tools = fields.raw("tools");
+    let choice = fields.raw("tool_choice");
+    if let Some(tools) = tools {
+        let list: Vec<&RawValue> = serde_json::from_str(tools.get())
+            .map_err(|_| ApiError::invalid("tools", "`tools` must be a list"))?;
+        if list.is_empty() {
+            return Err(ApiError::invalid("tools", "Validation: `tools` must not be empty; leave it out"));
+        }
+        if list.len() > 1536 {
+            return Err(ApiError::invalid("tools", "Validation: `tools` has more than 1536 entries"));
+        }
+    }
+    if let Some(choice) = choice {
+        match interpret::<String>("", "tool_choice", choice).as_deref() {
+            Ok("auto") => {}
+            Ok("none") => return Ok(None),
+            Ok("required") if tools.is_none() => {
+                return Err(ApiError::invalid(
+                    "tool_choice",
+                    "Validation: `tool_choice: required` needs `tools`",
+                ));
+            }
+            _ => {
+                return Err(ApiError::not_implemented(
+                    "tool_choice",
+                    "A required or named `tool_choice` is not served yet; send `auto` or `none`.",
+                ));
+            }
+        }
+    }
+    Ok(tools.map(|tools| Raw::slice_of(fields.body(), tools.get())))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn events(out: &BytesMut) -> Vec<Value> {
+    std::str::from_utf8(out)
+        .unwrap()
+        .split_terminator("\n\n")
+        .map(|event| {
+            let data = event.strip_prefix("data: ").unwrap();
+            serde_json::from_str(data).unwrap_or_else(|_| Value::String(data.into()))
+        })
+        .collect()
+}
+
+/// The shapes are those of the exchanges `stream_include_usage` and `completion_stream` recorded from the peer.
+fn golden(name: &str) -> Vec<Value> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/http/wire_no_parsers.json");
+    let parsers = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/http/wire_parsers.json");
+    for file in [path, parsers] {
+        let json: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+        let found = json["cases"].as_array().unwrap().iter().find(|c| c["name"] == name).cloned();
+        if let Some(case) = found {
+            return case["response"]["events"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|e| e["data"].clone())
+                .collect();
+        }
+    }
+    panic!("no case {name}");
+}
+
+fn normalise(mut events: Vec<Value>, id: &str) -> Vec<Value> {
+    for event in &mut events {
+        if let Some(map) = event.as_object_mut() {
+            map["id"] = json!(id);
+            map["created"] = json!("<time>");
+        }
+    }
+    events
+}
+
+#[test]
+fn chat_stream_equals_the_peer() {
+    let mut w = ChunkWriter::new(Flavor::Chat, "chatcmpl-1", "qwen3", 7);
+    let mut out = BytesMut::new();
+    let usage = Usage { prompt_tokens: 19, completion_tokens: 4, cached_tokens: None };
+    for text in ["<think>", "why", "</think>", "ok"] {
+        w.text(&mut out, text, &usage);
+    }
+    w.finish(&mut out, Finish::Stop, &usage);
+    w.usage(&mut out, &usage);
+    w.done(&mut out);
+    let ours = normalise(events(&out), "chatcmpl-<uuid>");
+    let theirs = golden("stream_no_parser");
+    assert_eq!(ours, theirs);
+    for (a, b) in ours.iter().zip(&theirs) {
+        assert_eq!(a.to_string(), b.to_string(), "member order");
+    }
+}
+
+#[test]
+fn completion_stream_equals_the_peer() {
+    let mut w = ChunkWriter::new(Flavor::Completion, "cmpl-1", "qwen3", 7);
+    let mut out = BytesMut::new();
+    let usage = Usage { prompt_tokens: 8, completion_tokens: 2, cached_tokens: None };
+    w.text(&mut out, "Hi", &usage);
+    w.text(&mut out, " there", &usage);
+    w.finish(&mut out, Finish::Stop, &usage);
+    w.usage(&mut out, &usage);
+    w.done(&mut out);
+    assert_eq!(normalise(events(&out), "cmpl-<uuid>"), golden("completion_stream"));
+}
+
+#[test]
+fn an_answer_without_text_is_one_chunk() {
+    let mut w = ChunkWriter::new(Flavor::Chat, "chatcmpl-1", "qwen3", 7);
+    let mut out = BytesMut::new();
+    w.finish(&mut out, Finish::Stop, &Usage::default());
+    w.done(&mut out);
+    assert_eq!(normalise(events(&out), "chatcmpl-<uuid>"), golden("empty_output_stream"));
+}
+
+#[test]
+fn nvext_and_running_usage_are_on_every_chunk() {
+    let mut w = ChunkWriter::new(Flavor::Chat, "c", "m", 7);
+    w.set_running_usage(true);
+    w.set_nvext(r#"{"worker_id":{"decode_worker_id":1}}"#);
+    let mut out = BytesMut::new();
+    let usage = Usage { prompt_tokens: 3, completion_tokens: 1, cached_tokens: Some(2) };
+    w.text(&mut out, "a", &usage);
+    let event = &events(&out)[0];
+    assert_eq!(event["usage"]["prompt_tokens_details"]["cached_tokens"], 2);
+    assert_eq!(event["nvext"]["worker_id"]["decode_worker_id"], 1);
+}

@@ -1,0 +1,79 @@
+use serde::Deserialize;
+
+use crate::fields::Fields;
+use crate::{ApiError, FieldPolicy, Ignored};
+
+/// Most annotations of one request.
+const ANNOTATION_LIMIT: usize = 64;
+
+/// NVIDIA's extension member, as far as it is honoured.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NvExt {
+    /// Passed to the worker verbatim.
+    pub annotations: Vec<String>,
+    /// Members asked for in the answer's `nvext`.
+    pub extra_fields: Vec<String>,
+    /// Pin to a worker instance.
+    pub worker: Option<u64>,
+    /// Pin to a data-parallel rank.
+    pub dp_rank: Option<u32>,
+    /// Isolates the KV cache.
+    pub cache_salt: Option<String>,
+    /// Prompt as token ids, in place of template and tokenizer.
+    pub token_data: Option<Vec<u32>>,
+    /// Expected output tokens.
+    pub expected_output_tokens: Option<u32>,
+    /// Priority jump in seconds.
+    pub priority: Option<i32>,
+    /// Strict priority class.
+    pub strict_priority: Option<u32>,
+    /// Budget of reasoning tokens.
+    pub max_thinking_tokens: Option<u32>,
+}
+
+#[derive(Deserialize, Default)]
+struct AgentHints {
+    priority: Option<i32>,
+    strict_priority: Option<u32>,
+    osl: Option<u32>,
+}
+
+impl NvExt {
+    pub(crate) fn take(
+        fields: &mut Fields<'_>,
+        policy: FieldPolicy,
+        ignored: &mut Ignored,
+    ) -> Result<Self, ApiError> {
+        let body = fields.body();
+        let Some(raw) = fields.raw("nvext") else { return Ok(NvExt::default()) };
+        let mut inner = Fields::of_raw(body, raw, "nvext.")?;
+        let hints: AgentHints = inner.get("agent_hints")?.unwrap_or_default();
+        let decode: Option<u64> = inner.get("decode_worker_id")?;
+        let backend: Option<u64> = inner.get("backend_instance_id")?;
+        let nvext = NvExt {
+            annotations: inner.get("annotations")?.unwrap_or_default(),
+            extra_fields: inner.get("extra_fields")?.unwrap_or_default(),
+            worker: decode.or(backend),
+            dp_rank: inner.get("dp_rank")?,
+            cache_salt: inner.get::<String>("cache_salt")?.filter(|salt| !salt.is_empty()),
+            token_data: inner.get("token_data")?,
+            expected_output_tokens: hints.osl,
+            priority: hints.priority,
+            strict_priority: hints.strict_priority,
+            max_thinking_tokens: inner.get("max_thinking_tokens")?,
+        };
+        if nvext.annotations.len() > ANNOTATION_LIMIT {
+            return Err(ApiError::invalid(
+                "nvext.annotations",
+                format!("`nvext.annotations` has more than {ANNOTATION_LIMIT} entries"),
+            ));
+        }
+        inner.rest(policy, ignored)?;
+        Ok(nvext)
+    }
+
+    /// Whether the answer is to name the workers that ran the request.
+    pub fn wants_worker_id(&self) -> bool {
+        self.extra_fields.iter().any(|field| field == "worker_id")
+    }
+}
