@@ -1,1 +1,22 @@
-//! Text to token ids and back: encoder backends and the incremental detokenizer. Knows nothing of templates or OpenAI.
+//! Text to token ids and back: encoder backends, the incremental detokenizer and stop strings.
+//! Knows nothing of templates or OpenAI.
+//!
+//! - [`Tokenizer`]: `tokenizer.json` behind one of two encoders, cheap to clone and to share.
+//! - [`DecodeStream`]: ids of one generated sequence to text, never splitting a character.
+//! - [`StopScanner`], [`StopIds`]: where a generated sequence ends.
+
+mod backend;
+mod decode_stream;
+mod detokenizer;
+mod error;
+mod stop;
+mod tokenizer;
+
+pub use backend::Backend;
+pub use decode_stream::DecodeStream;
+pub use error::Error;
+pub use stop::{StopIds, StopKind, StopScanner};
+pub use tokenizer::{Segment, Tokenizer};
+
+#[cfg(test)]
+mod test_files;
