@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 pub use self::reason::Reason;
-use crate::Fault;
+use crate::{Fault, text};
 
 /// Most bytes of internal text that are kept or sent.
 const MAX_DIAGNOSTIC_BYTES: usize = 4096;
@@ -103,7 +103,7 @@ impl DynamoError {
     #[must_use]
     pub fn new(reason: Reason, diagnostic: impl Into<String>) -> Self {
         let mut diagnostic = diagnostic.into();
-        diagnostic.truncate(diagnostic.floor_char_boundary(MAX_DIAGNOSTIC_BYTES));
+        diagnostic.truncate(text::cut(&diagnostic, MAX_DIAGNOSTIC_BYTES).len());
         Self { reason, diagnostic, public: None, caused_by: None }
     }
 
@@ -124,21 +124,7 @@ impl DynamoError {
     /// Whose fault it is.
     #[must_use]
     pub fn fault(&self) -> Fault {
-        match self.class() {
-            ErrorClass::InvalidRequest
-            | ErrorClass::Unauthenticated
-            | ErrorClass::PermissionDenied
-            | ErrorClass::NotFound
-            | ErrorClass::Conflict
-            | ErrorClass::PayloadTooLarge
-            | ErrorClass::UnsupportedMedia
-            | ErrorClass::NotImplemented
-            | ErrorClass::Cancelled => Fault::Client,
-            ErrorClass::RateLimited | ErrorClass::CapacityExhausted => Fault::Overload,
-            ErrorClass::Unavailable if self.reason.is_transport() => Fault::Transport,
-            ErrorClass::Unavailable | ErrorClass::BackendProtocol | ErrorClass::Internal => Fault::Worker,
-            ErrorClass::DeadlineExceeded => Fault::Deadline,
-        }
+        self.reason.fault()
     }
 
     /// Whether another worker may be asked instead.

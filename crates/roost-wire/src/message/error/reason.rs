@@ -2,6 +2,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 use serde_json::Value;
 
 use super::ErrorClass;
+use crate::Fault;
 
 /// The discriminator of older releases: a name, or a name under `Backend`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,12 +164,29 @@ impl Reason {
         }
     }
 
-    pub(super) fn is_transport(self) -> bool {
-        self.as_str().starts_with("transport.")
+    /// Whose fault it is.
+    #[must_use]
+    pub fn fault(self) -> Fault {
+        match self.class() {
+            ErrorClass::InvalidRequest
+            | ErrorClass::Unauthenticated
+            | ErrorClass::PermissionDenied
+            | ErrorClass::NotFound
+            | ErrorClass::Conflict
+            | ErrorClass::PayloadTooLarge
+            | ErrorClass::UnsupportedMedia
+            | ErrorClass::NotImplemented
+            | ErrorClass::Cancelled => Fault::Client,
+            ErrorClass::RateLimited | ErrorClass::CapacityExhausted => Fault::Overload,
+            ErrorClass::Unavailable if self.as_str().starts_with("transport.") => Fault::Transport,
+            ErrorClass::Unavailable | ErrorClass::BackendProtocol | ErrorClass::Internal => Fault::Worker,
+            ErrorClass::DeadlineExceeded => Fault::Deadline,
+        }
     }
 
-    /// Whether this reason by itself lets another worker be asked.
-    pub(super) fn allows_retry(self) -> bool {
+    /// Whether another worker may be asked instead, unless an earlier cause rules it out.
+    #[must_use]
+    pub fn allows_retry(self) -> bool {
         matches!(
             self,
             Self::CannotConnect
