@@ -1,0 +1,367 @@
+//! What `roost serve` needs to know, in types that leave nothing to interpret.
+
+mod build;
+
+use std::{net::IpAddr, path::PathBuf, time::Duration};
+
+use crate::effective::Effective;
+
+pub(crate) use build::{apply_presets, build, check, discovery, log};
+
+/// Options of `roost serve`: plain data, validated, no behaviour.
+#[derive(Debug, Clone)]
+pub struct Serve {
+    /// The HTTP listener and its answers.
+    pub http: HttpOptions,
+    /// Bounds of the frontend's own tables, queues and waits.
+    pub limits: LimitOptions,
+    /// Worker selection.
+    pub router: RouterOptions,
+    /// Request and response plane.
+    pub plane: PlaneOptions,
+    /// Where workers are found.
+    pub discovery: DiscoveryOptions,
+    /// KV and load events of workers.
+    pub events: EventOptions,
+    /// Which models are served and how they are announced.
+    pub model: ModelOptions,
+    /// Tokenization.
+    pub tokenizer: TokenizerOptions,
+    /// Names and buckets on `/metrics`.
+    pub metrics: MetricsOptions,
+    /// Log output.
+    pub log: LogOptions,
+    /// Threads and descriptors of the process.
+    pub process: ProcessOptions,
+    /// Every option with its value and where it came from: for the start-up banner.
+    pub effective: Effective,
+    /// Things to tell the operator once at start: options that are accepted and change nothing, likely typos.
+    pub notices: Vec<String>,
+}
+
+/// The HTTP listener and its answers.
+#[derive(Debug, Clone)]
+pub struct HttpOptions {
+    /// Address to bind.
+    pub host: IpAddr,
+    /// Port to bind; 0 takes a free one.
+    pub port: u16,
+    /// Backlog of the listening socket.
+    pub listen_backlog: u32,
+    /// Largest accepted request body, in bytes.
+    pub body_limit_bytes: u64,
+    /// How long running streams may go on after SIGTERM.
+    pub graceful_shutdown_timeout: Duration,
+    /// A worker stream that is silent for this long is ended with an error. `None`: never.
+    pub backend_stream_timeout: Option<Duration>,
+    /// A comment line is sent after this much silence. `None`: never.
+    pub keep_alive_interval: Option<Duration>,
+    /// Status of an overload answer.
+    pub overload_status: u16,
+    /// Shape of error bodies.
+    pub error_shape: ErrorShape,
+    /// Refuse unknown request fields with 400 instead of ignoring and counting them.
+    pub strict_fields: bool,
+    /// Name of the member that carries reasoning text.
+    pub reasoning_field: ReasoningField,
+}
+
+/// Shape of error bodies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorShape {
+    /// Dynamo's flat members and OpenAI's `error` object in one body.
+    Both,
+    /// `{"error": {…}}` only.
+    Openai,
+    /// `{"message", "type", "code"}` only.
+    Dynamo,
+}
+
+/// Name of the member that carries reasoning text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReasoningField {
+    /// `reasoning_content`.
+    ReasoningContent,
+    /// `reasoning`.
+    Reasoning,
+}
+
+/// Bounds of the frontend's own tables, queues and waits.
+#[derive(Debug, Clone)]
+pub struct LimitOptions {
+    /// Requests in progress at most; `None`: no limit.
+    pub max_inflight: Option<usize>,
+    /// Threads that render, tokenize and hash. `None`: one less than the number of cores, at least one.
+    pub prepare_threads: Option<usize>,
+    /// Requests that may wait for such a thread.
+    pub prepare_queue: usize,
+    /// Time for the head of a request to arrive; `None`: no limit.
+    pub header_timeout: Option<Duration>,
+    /// Time a connection may be idle between requests; `None`: no limit.
+    pub idle_timeout: Option<Duration>,
+    /// Longest pause between two pieces of a request body; `None`: no limit.
+    pub body_stall_timeout: Option<Duration>,
+}
+
+/// Worker selection.
+#[derive(Debug, Clone)]
+pub struct RouterOptions {
+    /// Selection rule.
+    pub mode: RouterMode,
+    /// Session affinity.
+    pub affinity: AffinityOptions,
+    /// Terms of the cost formula of the `kv` mode.
+    pub cost: CostOptions,
+    /// When a worker counts as busy.
+    pub busy: BusyThresholds,
+    /// Use the workers' KV events. Off: an approximate index of routed prompts.
+    pub kv_events: bool,
+    /// Lifetime of an entry of the approximate index.
+    pub approximate_ttl: Duration,
+    /// Count prompt blocks of running requests.
+    pub track_active_blocks: bool,
+    /// Also count generated blocks.
+    pub track_output_blocks: bool,
+    /// Count prompt tokens until the first token.
+    pub track_prefill_tokens: bool,
+    /// Equal prompt blocks of two running requests count once.
+    pub assume_kv_reuse: bool,
+    /// A booking that nothing touches is dropped after one to two times this.
+    pub active_request_expiry: Duration,
+    /// Not ready before this many workers were seen.
+    pub min_initial_workers: usize,
+    /// Tokens per KV block. `None`: from the worker's card.
+    pub block_size: Option<u32>,
+    /// First quarantine of a failed worker. `None`: workers are not quarantined.
+    pub quarantine: Option<Duration>,
+    /// Seed of tie-breaks and draws. `None`: from the operating system.
+    pub seed: Option<u64>,
+}
+
+/// Selection rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RouterMode {
+    /// Cost from KV overlap and load.
+    Kv,
+    /// In turn.
+    RoundRobin,
+    /// Uniform.
+    Random,
+    /// The less loaded of two random workers.
+    PowerOfTwo,
+    /// Fewest requests in progress.
+    LeastLoaded,
+    /// The worker the request names.
+    Direct,
+}
+
+/// Session affinity. Prefill and decode workers each have their own table.
+#[derive(Debug, Clone)]
+pub struct AffinityOptions {
+    /// How a binding takes part in selection.
+    pub mode: AffinityMode,
+    /// Idle lifetime of a binding to a decode or aggregated worker. `None`: no affinity there.
+    pub decode_ttl: Option<Duration>,
+    /// Idle lifetime of a binding to a prefill worker. `None`: no affinity there.
+    pub prefill_ttl: Option<Duration>,
+    /// Bindings per table; the oldest idle one makes room.
+    pub capacity: usize,
+}
+
+/// How a binding takes part in selection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AffinityMode {
+    /// The bound worker is used while it can serve.
+    Hard,
+    /// The bound worker is used while it is healthy and not overloaded; the session follows where it ran.
+    Soft,
+}
+
+/// Terms of the cost formula of the `kv` mode.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CostOptions {
+    /// Softmax temperature over normalised cost; 0 takes the lowest cost.
+    pub temperature: f64,
+    /// Weight of blocks held on the device.
+    pub overlap_credit: f64,
+    /// How fast that weight falls on workers with more prefill than the least loaded one.
+    pub overlap_credit_decay: f64,
+    /// Weight of the prefill term.
+    pub prefill_load_scale: f64,
+    /// Blocks charged per active request.
+    pub decode_active_request_weight: f64,
+    /// Weight of blocks held in host memory, 0 to 1.
+    pub host_cache_hit_weight: f64,
+    /// Weight of blocks held on disk, 0 to 1.
+    pub disk_cache_hit_weight: f64,
+}
+
+/// When a worker counts as busy. Each can be changed at run time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BusyThresholds {
+    /// Used KV blocks as a fraction of all, 0 to 1.
+    pub active_decode_blocks: Option<f64>,
+    /// Prefill tokens in progress.
+    pub active_prefill_tokens: Option<u64>,
+    /// Prefill tokens in progress as a fraction of the worker's batch token limit.
+    pub active_prefill_tokens_frac: Option<f64>,
+}
+
+/// Request and response plane (TCP).
+#[derive(Debug, Clone)]
+pub struct PlaneOptions {
+    /// Address the workers call home to. `None`: the address by which this host reaches the network.
+    pub response_host: Option<String>,
+    /// Port the workers call home to; 0 takes a free one.
+    pub response_port: u16,
+    /// Backlog of that listener.
+    pub listen_backlog: u32,
+    /// Time to connect to a worker.
+    pub connect_timeout: Duration,
+    /// Time from a request frame to its acknowledgement.
+    pub request_timeout: Duration,
+    /// Time from the acknowledgement to the worker's call home.
+    pub call_home_timeout: Duration,
+    /// Time from the call home to the worker's prologue. `None`: no limit.
+    pub prologue_timeout: Option<Duration>,
+    /// Unacknowledged request frames per connection.
+    pub channel_buffer: usize,
+    /// Connections per worker address.
+    pub pool_size: usize,
+    /// Connection attempts at the same time.
+    pub global_connect_limit: usize,
+    /// Connections of an address that is not used for this long are closed.
+    pub host_idle_ttl: Duration,
+    /// Largest frame, in bytes.
+    pub max_message_bytes: usize,
+    /// Buffers above this many bytes are given back after use.
+    pub shrink_message_bytes: usize,
+    /// Send token ids as one binary string instead of a list.
+    pub token_ids_as_bytes: bool,
+}
+
+/// Where workers are found.
+#[derive(Debug, Clone)]
+pub struct DiscoveryOptions {
+    /// Store.
+    pub backend: DiscoveryBackend,
+    /// Which namespaces are looked at.
+    pub namespaces: NamespaceFilter,
+    /// How often a store that is not watched is read again.
+    pub poll_interval: Duration,
+    /// Folder for files named by model cards. `None`: a folder below the system's temporary one.
+    pub card_cache_dir: Option<PathBuf>,
+}
+
+/// Store of worker records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiscoveryBackend {
+    /// One file per record below this folder.
+    File(PathBuf),
+    /// Within this process.
+    Memory,
+}
+
+/// Which namespaces are looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NamespaceFilter {
+    /// Every namespace.
+    All,
+    /// This one.
+    Exact(String),
+    /// Those beginning with this text.
+    Prefix(String),
+}
+
+/// KV and load events of workers (ZMQ).
+#[derive(Debug, Clone)]
+pub struct EventOptions {
+    /// Events that may wait for the index, per worker rank, before the rank is read anew.
+    pub queue_capacity: usize,
+}
+
+/// Which models are served and how they are announced.
+#[derive(Debug, Clone)]
+pub struct ModelOptions {
+    /// Serve the discovered model under this name.
+    pub name: Option<String>,
+    /// Model folder used instead of the files the card names.
+    pub path: Option<PathBuf>,
+}
+
+/// Tokenization.
+#[derive(Debug, Clone)]
+pub struct TokenizerOptions {
+    /// Preferred implementation.
+    pub backend: TokenizerBackend,
+    /// Use the other one when the preferred one cannot load a model's tokenizer.
+    pub fallback: bool,
+}
+
+/// Implementation of byte-pair encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenizerBackend {
+    /// The fast encoder.
+    Fastokens,
+    /// The Hugging Face library.
+    Default,
+}
+
+/// Names and buckets on `/metrics`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MetricsOptions {
+    /// Prefix of the families that may be renamed.
+    pub prefix: String,
+    /// Buckets of the request duration, seconds.
+    pub request_duration: HistogramRange,
+    /// Buckets of the input length, tokens.
+    pub input_sequence: HistogramRange,
+    /// Buckets of the output length, tokens.
+    pub output_sequence: HistogramRange,
+    /// Buckets of the time to first token, seconds.
+    pub time_to_first_token: HistogramRange,
+    /// Buckets of the inter-token latency, seconds.
+    pub inter_token_latency: HistogramRange,
+}
+
+/// Bounds of a logarithmic set of buckets.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct HistogramRange {
+    /// Lowest bound above zero.
+    pub min: f64,
+    /// Highest finite bound.
+    pub max: f64,
+    /// Number of finite bounds, the zero included.
+    pub count: usize,
+}
+
+/// Log output, to standard error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogOptions {
+    /// Filter in `RUST_LOG` syntax.
+    pub filter: String,
+    /// Form of a line.
+    pub format: LogFormat,
+    /// Colour in console lines.
+    pub ansi: bool,
+}
+
+/// Form of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Text for people.
+    Console,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Threads and descriptors of the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProcessOptions {
+    /// Threads of the network runtime. `None`: the number of cores.
+    pub worker_threads: Option<usize>,
+    /// Upper bound of the runtime's threads for blocking calls. `None`: the runtime's own.
+    pub max_blocking_threads: Option<usize>,
+    /// The soft limit of open files is raised to this. `None`: it is left alone.
+    pub fd_limit_target: Option<u64>,
+}

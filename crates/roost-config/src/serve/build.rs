@@ -1,0 +1,243 @@
+//! From named values to the typed options, and the rules that span several options.
+
+use std::time::Duration;
+
+use super::{
+    AffinityMode, AffinityOptions, BusyThresholds, CostOptions, DiscoveryBackend, DiscoveryOptions,
+    ErrorShape, EventOptions, HistogramRange, HttpOptions, LimitOptions, LogFormat, LogOptions,
+    MetricsOptions, ModelOptions, NamespaceFilter, PlaneOptions, ProcessOptions, ReasoningField, RouterMode,
+    RouterOptions, Serve, TokenizerBackend, TokenizerOptions,
+};
+use crate::{
+    effective::Effective, environment::Environment, problem::Problem, resolve::Resolved, value::Value,
+    values::Values,
+};
+
+/// Families of buckets whose bounds can be chosen.
+const RANGES: [&str; 5] = ["request-duration", "input-sequence", "output-sequence", "ttft", "itl"];
+
+/// Options that stand for several others.
+pub(crate) fn apply_presets(resolved: &mut Resolved) {
+    if let Some(Value::Number(weight)) = resolved.value("router-kv-overlap-score-weight").cloned() {
+        const BY: &str = "--router-kv-overlap-score-weight";
+        resolved.imply(BY, "router-prefill-load-scale", Value::Number(weight));
+        if weight == 0.0 {
+            resolved.imply(BY, "router-kv-overlap-score-credit", Value::Number(0.0));
+        }
+    }
+    if resolved.value("load-aware") == Some(&Value::Switch(true)) {
+        const BY: &str = "--load-aware";
+        resolved.imply(BY, "router-mode", Value::Choice("kv"));
+        resolved.imply(BY, "router-kv-overlap-score-credit", Value::Number(0.0));
+        resolved.imply(BY, "router-kv-events", Value::Switch(false));
+        resolved.imply(BY, "router-assume-kv-reuse", Value::Switch(false));
+        resolved.imply(BY, "router-track-active-blocks", Value::Switch(true));
+        resolved.imply(BY, "router-track-prefill-tokens", Value::Switch(true));
+    }
+}
+
+/// Rules that one option alone cannot state.
+pub(crate) fn check(resolved: &mut Resolved, environment: &Environment) {
+    for name in RANGES {
+        let bound = |end: &str| resolved.value(&format!("metrics-{name}-{end}")).cloned();
+        if let (Some(Value::Number(min)), Some(Value::Number(max))) = (bound("min"), bound("max"))
+            && min >= max
+        {
+            let message = format!("{min} must be below --metrics-{name}-max, which is {max}");
+            resolved.problems.push(Problem::new(format!("--metrics-{name}-min"), message));
+        }
+    }
+    // Dynamo's default is etcd: with its address in the environment and no word about the backend, workers are
+    // there. Looking for them in a folder would find none, and nothing would say why.
+    if environment.get("ETCD_ENDPOINTS").is_some() && !resolved.is_set("discovery-backend") {
+        resolved.problems.push(Problem::new(
+            "ETCD_ENDPOINTS",
+            "asks for discovery by etcd, which is not available in this build; choose with --discovery-backend or \
+             DYN_DISCOVERY_BACKEND: file, mem",
+        ));
+    }
+    if resolved.is_set("namespace") && resolved.is_set("namespace-prefix") {
+        resolved.notices.push("--namespace has no effect: --namespace-prefix wins".to_owned());
+    }
+}
+
+pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>) -> Serve {
+    Serve {
+        http: http(values),
+        limits: limits(values),
+        router: router(values),
+        plane: plane(values),
+        discovery: DiscoveryOptions {
+            backend: discovery(values),
+            namespaces: match (values.text("namespace-prefix"), values.text("namespace")) {
+                (Some(prefix), _) => NamespaceFilter::Prefix(prefix),
+                (None, Some(name)) => NamespaceFilter::Exact(name),
+                (None, None) => NamespaceFilter::All,
+            },
+            poll_interval: values.duration("discovery-poll-interval-ms"),
+            card_cache_dir: values.path("card-cache-dir"),
+        },
+        events: EventOptions { queue_capacity: values.size("event-queue-capacity") },
+        model: ModelOptions { name: values.text("model-name"), path: values.path("model-path") },
+        tokenizer: TokenizerOptions {
+            backend: match values.choice("tokenizer") {
+                "default" => TokenizerBackend::Default,
+                _ => TokenizerBackend::Fastokens,
+            },
+            fallback: values.switch("tokenizer-fallback"),
+        },
+        metrics: metrics(values),
+        log: log(values),
+        process: ProcessOptions {
+            worker_threads: values.optional_size("runtime-num-worker-threads"),
+            max_blocking_threads: values.optional_size("runtime-max-blocking-threads"),
+            fd_limit_target: Some(values.integer("frontend-fd-limit-target")).filter(|target| *target > 0),
+        },
+        effective,
+        notices,
+    }
+}
+
+/// The store of worker records.
+pub(crate) fn discovery(values: &Values) -> DiscoveryBackend {
+    let folder = values.path("file-kv").expect("an option with a default always has a value");
+    match values.choice("discovery-backend") {
+        "mem" => DiscoveryBackend::Memory,
+        _ => DiscoveryBackend::File(folder),
+    }
+}
+
+/// Log output.
+pub(crate) fn log(values: &Values) -> LogOptions {
+    let json = values.switch("log-jsonl");
+    let json = values.choice("log-console-format") == "jsonl" || json;
+    LogOptions {
+        filter: values.required_text("log-filter"),
+        format: if json { LogFormat::Json } else { LogFormat::Console },
+        ansi: !values.switch("log-disable-ansi"),
+    }
+}
+
+fn http(values: &Values) -> HttpOptions {
+    HttpOptions {
+        host: values.ip("http-host"),
+        port: values.port("http-port"),
+        listen_backlog: values.u32("http-listen-backlog"),
+        body_limit_bytes: values.integer("http-body-limit-mb"),
+        graceful_shutdown_timeout: values.duration("http-graceful-shutdown-timeout-secs"),
+        backend_stream_timeout: values.duration_or_off("http-backend-stream-timeout-secs"),
+        keep_alive_interval: values.duration_or_off("http-sse-keep-alive-interval-ms"),
+        overload_status: values.port("http-overload-status-code"),
+        error_shape: match values.choice("error-shape") {
+            "openai" => ErrorShape::Openai,
+            "dynamo" => ErrorShape::Dynamo,
+            _ => ErrorShape::Both,
+        },
+        strict_fields: values.switch("strict-fields"),
+        reasoning_field: match values.choice("reasoning-field-name") {
+            "reasoning" => ReasoningField::Reasoning,
+            _ => ReasoningField::ReasoningContent,
+        },
+    }
+}
+
+fn limits(values: &Values) -> LimitOptions {
+    LimitOptions {
+        max_inflight: Some(values.size("max-inflight")).filter(|limit| *limit > 0),
+        prepare_threads: values.optional_size("prepare-threads"),
+        prepare_queue: values.size("prepare-queue"),
+        header_timeout: values.duration_or_off("http-header-timeout-secs"),
+        idle_timeout: values.duration_or_off("http-idle-timeout-secs"),
+        body_stall_timeout: values.duration_or_off("http-body-stall-timeout-secs"),
+    }
+}
+
+fn router(values: &Values) -> RouterOptions {
+    let ttl = values.optional_duration("router-session-affinity-ttl-secs");
+    let ttl_of = |name: &str| match values.optional_duration(name) {
+        Some(Duration::ZERO) => None,
+        Some(own) => Some(own),
+        None => ttl,
+    };
+    RouterOptions {
+        mode: match values.choice("router-mode") {
+            "kv" => RouterMode::Kv,
+            "random" => RouterMode::Random,
+            "power-of-two" => RouterMode::PowerOfTwo,
+            "least-loaded" => RouterMode::LeastLoaded,
+            "direct" => RouterMode::Direct,
+            _ => RouterMode::RoundRobin,
+        },
+        affinity: AffinityOptions {
+            mode: match values.choice("router-session-affinity-mode") {
+                "soft" => AffinityMode::Soft,
+                _ => AffinityMode::Hard,
+            },
+            decode_ttl: ttl_of("router-session-affinity-decode-ttl-secs"),
+            prefill_ttl: ttl_of("router-session-affinity-prefill-ttl-secs"),
+            capacity: values.size("router-session-affinity-capacity"),
+        },
+        cost: CostOptions {
+            temperature: values.number("router-temperature"),
+            overlap_credit: values.number("router-kv-overlap-score-credit"),
+            overlap_credit_decay: values.number("router-kv-overlap-score-credit-decay"),
+            prefill_load_scale: values.number("router-prefill-load-scale"),
+            decode_active_request_weight: values.number("router-decode-active-request-weight"),
+            host_cache_hit_weight: values.number("router-host-cache-hit-weight"),
+            disk_cache_hit_weight: values.number("router-disk-cache-hit-weight"),
+        },
+        busy: BusyThresholds {
+            active_decode_blocks: values.optional_number("active-decode-blocks-threshold"),
+            active_prefill_tokens: values.optional_integer("active-prefill-tokens-threshold"),
+            active_prefill_tokens_frac: values.optional_number("active-prefill-tokens-threshold-frac"),
+        },
+        kv_events: values.switch("router-kv-events"),
+        approximate_ttl: values.duration("router-ttl-secs"),
+        track_active_blocks: values.switch("router-track-active-blocks"),
+        track_output_blocks: values.switch("router-track-output-blocks"),
+        track_prefill_tokens: values.switch("router-track-prefill-tokens"),
+        assume_kv_reuse: values.switch("router-assume-kv-reuse"),
+        active_request_expiry: values.duration("router-active-request-expiry-secs"),
+        min_initial_workers: values.size("router-min-initial-workers"),
+        block_size: values.optional_u32("kv-cache-block-size"),
+        quarantine: values.duration_or_off("runtime-inhibited-duration-secs"),
+        seed: values.optional_integer("seed"),
+    }
+}
+
+fn plane(values: &Values) -> PlaneOptions {
+    PlaneOptions {
+        response_host: values.text("tcp-response-stream-host"),
+        response_port: values.port("tcp-response-stream-port"),
+        listen_backlog: values.u32("tcp-listen-backlog"),
+        connect_timeout: values.duration("tcp-connect-timeout"),
+        request_timeout: values.duration("tcp-request-timeout"),
+        call_home_timeout: values.duration("call-home-timeout-secs"),
+        prologue_timeout: values.duration_or_off("prologue-timeout-secs"),
+        channel_buffer: values.size("tcp-channel-buffer"),
+        pool_size: values.size("tcp-pool-size"),
+        global_connect_limit: values.size("tcp-global-connect-limit"),
+        host_idle_ttl: values.duration("tcp-host-idle-ttl-secs"),
+        max_message_bytes: values.size("tcp-max-message-size"),
+        shrink_message_bytes: values.size("tcp-shrink-message-size"),
+        token_ids_as_bytes: values.switch("token-ids-as-bytes"),
+    }
+}
+
+fn metrics(values: &Values) -> MetricsOptions {
+    let range = |name: &str| HistogramRange {
+        min: values.number(&format!("metrics-{name}-min")),
+        max: values.number(&format!("metrics-{name}-max")),
+        count: values.size(&format!("metrics-{name}-count")),
+    };
+    let [request_duration, input_sequence, output_sequence, time_to_first_token, inter_token_latency] =
+        RANGES.map(range);
+    MetricsOptions {
+        prefix: values.required_text("metrics-prefix"),
+        request_duration,
+        input_sequence,
+        output_sequence,
+        time_to_first_token,
+        inter_token_latency,
+    }
+}

@@ -1,0 +1,97 @@
+//! Every option of every command.
+//!
+//! A section is a group of options with a title; a command is a list of sections. An option that Dynamo's frontend
+//! has and roost does not is in the table too, as refused: naming it gives a clear answer instead of silence.
+
+mod demo;
+mod discovery;
+mod general;
+mod http;
+mod limits;
+mod model;
+mod observe;
+mod other_features;
+mod planes;
+mod process;
+mod router;
+mod router_other;
+mod worker;
+
+use crate::spec::{CommandSpec, OptionSpec, Section, Status};
+
+/// What the program is, in one sentence.
+pub const ABOUT: &str =
+    "roost: a session-affinity, KV-aware router and OpenAI-compatible server in front of Dynamo workers.";
+
+/// `roost serve`: the frontend.
+pub static SERVE: CommandSpec = CommandSpec {
+    name: "serve",
+    about: "Serve the OpenAI-compatible API in front of discovered workers.",
+    sections: &[
+        Section { title: "General", key: "general", options: general::OPTIONS },
+        Section { title: "HTTP", key: "http", options: http::OPTIONS },
+        Section { title: "Routing", key: "router", options: router::OPTIONS },
+        Section { title: "Session affinity", key: "affinity", options: router::AFFINITY },
+        Section { title: "Request and response plane", key: "plane", options: planes::OPTIONS },
+        Section { title: "Discovery", key: "discovery", options: discovery::OPTIONS },
+        Section { title: "Events", key: "events", options: planes::EVENTS },
+        Section { title: "Model and tokenizer", key: "model", options: model::OPTIONS },
+        Section { title: "Limits", key: "limits", options: limits::OPTIONS },
+        Section { title: "Metrics", key: "metrics", options: observe::METRICS },
+        Section { title: "Logs", key: "log", options: observe::LOG },
+        Section { title: "Traces", key: "trace", options: observe::TRACE },
+        Section { title: "Process", key: "process", options: process::OPTIONS },
+        Section { title: "Routing features of Dynamo", key: "router-other", options: router_other::OPTIONS },
+        Section { title: "Other features of Dynamo", key: "other", options: other_features::OPTIONS },
+    ],
+    reads_config_file: true,
+};
+
+/// `roost mock-worker`: workers without a model.
+pub static MOCK_WORKER: CommandSpec = CommandSpec {
+    name: "mock-worker",
+    about: "Run workers that behave like an engine's, without a model, for trials and tests.",
+    sections: &[
+        Section { title: "Model", key: "model", options: worker::MODEL },
+        Section { title: "Engine", key: "engine", options: worker::ENGINE },
+        Section { title: "Network", key: "network", options: worker::NETWORK },
+        Section { title: "Logs", key: "log", options: observe::LOG },
+    ],
+    reads_config_file: false,
+};
+
+/// `roost demo`: a frontend and mock workers in one process.
+pub static DEMO: CommandSpec = CommandSpec {
+    name: "demo",
+    about: "Run a frontend and mock workers in one process and show a conversation.",
+    sections: &[
+        Section { title: "Demonstration", key: "demo", options: demo::OPTIONS },
+        Section { title: "Logs", key: "log", options: observe::LOG },
+    ],
+    reads_config_file: false,
+};
+
+/// Every command, in the order of the help.
+pub static COMMANDS: &[&CommandSpec] = &[&SERVE, &MOCK_WORKER, &DEMO];
+
+/// Name of the option that names the configuration file.
+pub(crate) const CONFIG: &str = general::CONFIG.name;
+
+/// That option.
+pub(crate) const CONFIG_OPTION: OptionSpec = general::CONFIG;
+
+/// Name of the option that prints the effective configuration.
+pub(crate) const DUMP_CONFIG: &str = general::DUMP_CONFIG.name;
+
+/// Whether the option is about the configuration file and so cannot be in one.
+pub(crate) fn is_about_the_file(spec: &OptionSpec) -> bool {
+    spec.name == CONFIG || spec.name == DUMP_CONFIG
+}
+
+/// Whether a value of the option has an effect.
+pub fn is_supported(spec: &OptionSpec) -> bool {
+    spec.status == Status::Supported
+}
+
+/// Reason of options that exist in Dynamo and not in this build.
+pub(crate) const NOT_AVAILABLE: &str = "not available in this build";

@@ -1,0 +1,179 @@
+//! The HTTP listener and its answers.
+
+use super::NOT_AVAILABLE;
+use crate::spec::{Kind, OptionSpec, choice, integer, mebibytes, milliseconds, option, seconds};
+
+const ROUTE: &str = "routes cannot be renamed in this build";
+
+pub(crate) static OPTIONS: &[OptionSpec] = &[
+    option("http-host", Kind::Ip, "Address to bind.").env(&["DYN_HTTP_HOST"]).default("0.0.0.0"),
+    option("http-port", integer(0, 65_535), "Port to bind; 0 takes a free one.")
+        .env(&["DYN_HTTP_PORT"])
+        .default("8000"),
+    option("http-listen-backlog", integer(1, 65_535), "Backlog of the listening socket.")
+        .env(&["DYN_HTTP_LISTEN_BACKLOG"])
+        .default("4096"),
+    option(
+        "http-body-limit-mb",
+        mebibytes(1, 4096),
+        "Largest accepted request body; a larger one is answered with 413.",
+    )
+    .env(&["DYN_HTTP_BODY_LIMIT_MB"])
+    .default("45"),
+    option(
+        "http-graceful-shutdown-timeout-secs",
+        seconds(0.0, 86_400.0),
+        "How long running streams may go on after SIGTERM.",
+    )
+    .env(&["DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"])
+    .default("5"),
+    option(
+        "http-backend-stream-timeout-secs",
+        seconds(0.0, 86_400.0),
+        "A worker stream that is silent for this long is ended with an error; unset or 0: never.",
+    )
+    .env(&["DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS"]),
+    option(
+        "http-sse-keep-alive-interval-ms",
+        milliseconds(0.0, 3_600_000.0),
+        "A comment line is sent after this much silence, which keeps proxies from closing a stream during a long \
+         prefill; 0: never.",
+    )
+    .env(&["DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS"])
+    .default("15000")
+    .dynamo_default("unset"),
+    option("http-overload-status-code", integer(400, 599), "Status of an answer that says the workers are overloaded.")
+        .env(&["DYN_HTTP_OVERLOAD_STATUS_CODE"])
+        .default("529"),
+    option(
+        "error-shape",
+        choice(&["both", "openai", "dynamo"]),
+        "Shape of error bodies: Dynamo's flat members, OpenAI's `error` object, or both in one body.",
+    )
+    .default("both")
+    .dynamo_default("dynamo"),
+    option(
+        "strict-fields",
+        Kind::Switch,
+        "Refuse unknown request fields with 400. Off: they are ignored and counted.",
+    )
+    .default("false")
+    .dynamo_default("true"),
+    option(
+        "reasoning-field-name",
+        choice(&["reasoning_content", "reasoning"]),
+        "Name of the message member that carries reasoning text.",
+    )
+    .env(&["DYN_REASONING_FIELD_NAME"])
+    .default("reasoning_content"),
+    option(
+        "http-pre-commit-error-peek-ms",
+        milliseconds(0.0, 3_600_000.0),
+        "How long Dynamo waits for an early error before it commits to status 200.",
+    )
+    .env(&["DYN_HTTP_PRE_COMMIT_ERROR_PEEK_MS"])
+    .no_effect("an error before the first token always gets its real status"),
+    option(
+        "ignore-openai-fe-unsupported-fields",
+        Kind::Switch,
+        "Dynamo's switch to ignore unknown request fields; here --strict-fields decides.",
+    )
+    .env(&["DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS"])
+    .default("false")
+    .no_effect("unknown request fields are ignored unless --strict-fields is given"),
+    option(
+        "exclude-tools-when-tool-choice-none",
+        Kind::Switch,
+        "Leave tool definitions out of the prompt when `tool_choice` is `none`.",
+    )
+    .env(&["DYN_EXCLUDE_TOOLS_WHEN_TOOL_CHOICE_NONE"])
+    .default("true")
+    .refused("rendering tools in spite of tool_choice none is not available in this build"),
+    option("enable-force-include-usage", Kind::Switch, "Send usage in every stream.")
+        .env(&["DYN_ENABLE_FORCE_INCLUDE_USAGE"])
+        .default("false")
+        .refused(NOT_AVAILABLE),
+    option("disable-frontend-nvext", Kind::Switch, "Take no `nvext` member in requests.")
+        .env(&["DYN_DISABLE_FRONTEND_NVEXT"])
+        .default("false")
+        .refused(NOT_AVAILABLE),
+    option("disable-frontend-admin-api", Kind::Switch, "Remove `/busy_threshold`.")
+        .env(&["DYN_DISABLE_FRONTEND_ADMIN_API"])
+        .default("false")
+        .refused(NOT_AVAILABLE),
+    option("metadata-header", Kind::Text, "Prefix of headers passed to the worker as metadata.")
+        .env(&["DYN_METADATA_HEADER"])
+        .refused(NOT_AVAILABLE),
+    option("http-svc-chat-path", Kind::Text, "Route of chat completions.")
+        .env(&["DYN_HTTP_SVC_CHAT_PATH"])
+        .default("/v1/chat/completions")
+        .refused(ROUTE),
+    option("http-svc-cmp-path", Kind::Text, "Route of completions.")
+        .env(&["DYN_HTTP_SVC_CMP_PATH"])
+        .default("/v1/completions")
+        .refused(ROUTE),
+    option("http-svc-models-path", Kind::Text, "Route of the model list.")
+        .env(&["DYN_HTTP_SVC_MODELS_PATH"])
+        .default("/v1/models")
+        .refused(ROUTE),
+    option("http-svc-health-path", Kind::Text, "Route of the health report.")
+        .env(&["DYN_HTTP_SVC_HEALTH_PATH"])
+        .default("/health")
+        .refused(ROUTE),
+    option("http-svc-live-path", Kind::Text, "Route of the liveness probe.")
+        .env(&["DYN_HTTP_SVC_LIVE_PATH"])
+        .default("/live")
+        .refused(ROUTE),
+    option("http-svc-metrics-path", Kind::Text, "Route of the metrics.")
+        .env(&["DYN_HTTP_SVC_METRICS_PATH"])
+        .default("/metrics")
+        .refused(ROUTE),
+    option("http-svc-responses-path", Kind::Text, "Route of the Responses API.")
+        .env(&["DYN_HTTP_SVC_RESPONSES_PATH"])
+        .default("/v1/responses")
+        .refused(NOT_AVAILABLE),
+    option("http-svc-anthropic-path", Kind::Text, "Route of the Messages API.")
+        .env(&["DYN_HTTP_SVC_ANTHROPIC_PATH"])
+        .default("/v1/messages")
+        .refused(NOT_AVAILABLE),
+    option("http-svc-emb-path", Kind::Text, "Route of embeddings.")
+        .env(&["DYN_HTTP_SVC_EMB_PATH"])
+        .default("/v1/embeddings")
+        .refused(NOT_AVAILABLE),
+    option("http-svc-classify-path", Kind::Text, "Route of classification.")
+        .env(&["DYN_HTTP_SVC_CLASSIFY_PATH"])
+        .default("/v1/classify")
+        .refused(NOT_AVAILABLE),
+    option("http-svc-rerank-path", Kind::Text, "Route of reranking.")
+        .env(&["DYN_HTTP_SVC_RERANK_PATH"])
+        .default("/v1/rerank")
+        .refused(NOT_AVAILABLE),
+    option("http-svc-pooling-path", Kind::Text, "Route of pooling.")
+        .env(&["DYN_HTTP_SVC_POOLING_PATH"])
+        .default("/v1/pooling")
+        .refused(NOT_AVAILABLE),
+    option("http-svc-files-path", Kind::Text, "Route of files.")
+        .env(&["DYN_HTTP_SVC_FILES_PATH"])
+        .default("/v1/files")
+        .refused(NOT_AVAILABLE),
+    option("http-svc-batches-path", Kind::Text, "Route of batches.")
+        .env(&["DYN_HTTP_SVC_BATCHES_PATH"])
+        .default("/v1/batches")
+        .refused(NOT_AVAILABLE),
+    option("http-svc-vllm-generate-path", Kind::Text, "Route of the vLLM token API.")
+        .env(&["DYN_HTTP_SVC_VLLM_GENERATE_PATH"])
+        .default("/inference/v1/generate")
+        .refused(NOT_AVAILABLE),
+    option("http-svc-sglang-generate-path", Kind::Text, "Route of the SGLang API.")
+        .env(&["DYN_HTTP_SVC_SGLANG_GENERATE_PATH"])
+        .default("/generate")
+        .refused(NOT_AVAILABLE),
+    option("vllm-enable-inference-v1-generate", Kind::Switch, "Serve the vLLM token API.")
+        .env(&["DYN_VLLM_ENABLE_INFERENCE_V1_GENERATE"])
+        .default("false")
+        .refused(NOT_AVAILABLE),
+    option("sglang-enable-generate", Kind::Switch, "Serve the SGLang API.")
+        .env(&["DYN_SGLANG_ENABLE_GENERATE"])
+        .default("false")
+        .refused(NOT_AVAILABLE),
+];

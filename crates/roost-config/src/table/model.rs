@@ -1,0 +1,69 @@
+//! Models and tokenization.
+
+use super::NOT_AVAILABLE;
+use crate::spec::{Kind, OptionSpec, bytes, choice, integer, option};
+
+pub(crate) static OPTIONS: &[OptionSpec] = &[
+    option("model-name", Kind::Text, "Serve the discovered model under this name; unset: under the card's names.")
+        .env(&["DYN_MODEL_NAME"]),
+    option("model-path", Kind::Path, "Model folder used instead of the files the worker's card names.")
+        .env(&["DYN_MODEL_PATH"]),
+    option(
+        "tokenizer",
+        Kind::Choice {
+            accepted: &["fastokens", "default"],
+            unavailable: &[("basetenkenizer", "is not available in this build")],
+        },
+        "Implementation: fastokens, or default for the Hugging Face library.",
+    )
+    .env(&["DYN_TOKENIZER"])
+    .default("fastokens")
+    .dynamo_default("default"),
+    option(
+        "tokenizer-fallback",
+        Kind::Switch,
+        "Use the Hugging Face library when fastokens cannot load a model's tokenizer. Off: the model is not served.",
+    )
+    .env(&["DYN_TOKENIZER_FALLBACK"])
+    .default("true"),
+    option("tokenizer-cache", Kind::Switch, "Dynamo's cache of tokenized prefixes.")
+        .env(&["DYN_TOKENIZER_CACHE"])
+        .default("true")
+        .no_effect("this build tokenizes without a prefix cache"),
+    option("tokenizer-cache-bytes", bytes(0, u64::MAX), "Size of that cache.")
+        .env(&["DYN_TOKENIZER_CACHE_BYTES"])
+        .default("67108864")
+        .no_effect("this build tokenizes without a prefix cache"),
+    option("tokenizer-cache-extend", Kind::Switch, "Whether that cache grows along a session.")
+        .env(&["DYN_TOKENIZER_CACHE_EXTEND"])
+        .default("true")
+        .no_effect("this build tokenizes without a prefix cache"),
+    option("context-window", integer(1, u64::MAX), "Context length told in the model list.")
+        .env(&["DYN_CONTEXT_WINDOW"])
+        .refused(NOT_AVAILABLE),
+    option("max-output-tokens", integer(1, u64::MAX), "Output length told in the model list.")
+        .env(&["DYN_MAX_OUTPUT_TOKENS"])
+        .refused(NOT_AVAILABLE),
+    option("trust-remote-code", Kind::Switch, "Run tokenizer code of a model.")
+        .env(&["DYN_TRUST_REMOTE_CODE"])
+        .default("false")
+        .no_effect("tokenizers are read as data, no code of a model is run"),
+    option("dyn-chat-processor", choice(&["dynamo", "vllm", "sglang"]), "Who renders and parses.")
+        .env(&["DYN_CHAT_PROCESSOR"])
+        .default("dynamo")
+        .refused("processing in Python is not available"),
+    option("dyn-preprocess-workers", integer(0, u64::MAX), "Python processes for rendering.")
+        .env(&["DYN_PREPROCESS_WORKERS"])
+        .default("0")
+        .no_effect("--prepare-threads sets the number of threads that render and tokenize"),
+    option("dyn-enable-structural-tag", Kind::Switch, "Constrain tool calls.")
+        .env(&["DYN_ENABLE_STRUCTURAL_TAG"])
+        .default("false")
+        .refused(NOT_AVAILABLE),
+    option("dyn-structural-tag-scope", choice(&["auto", "always"]), "When tool calls are constrained.")
+        .env(&["DYN_STRUCTURAL_TAG_SCOPE"])
+        .refused(NOT_AVAILABLE),
+    option("dyn-structural-tag-schema", choice(&["auto", "strict"]), "How tool calls are constrained.")
+        .env(&["DYN_STRUCTURAL_TAG_SCHEMA"])
+        .refused(NOT_AVAILABLE),
+];

@@ -1,0 +1,150 @@
+//! Metrics and logs.
+
+use super::NOT_AVAILABLE;
+use crate::spec::{Kind, OptionSpec, choice, integer, number, option};
+
+pub(crate) static METRICS: &[OptionSpec] = &[
+    option(
+        "metrics-prefix",
+        Kind::Text,
+        "Prefix of the families that may be renamed; docs/metrics.md says which.",
+    )
+    .env(&["DYN_METRICS_PREFIX"])
+    .default("dynamo_frontend"),
+    option(
+        "metrics-request-duration-min",
+        number(1e-9, 1e15),
+        "Request duration: lowest bucket bound above zero, seconds.",
+    )
+    .env(&["DYN_METRICS_REQUEST_DURATION_MIN"])
+    .default("1"),
+    option(
+        "metrics-request-duration-max",
+        number(1e-9, 1e15),
+        "Request duration: highest bucket bound, seconds.",
+    )
+    .env(&["DYN_METRICS_REQUEST_DURATION_MAX"])
+    .default("512"),
+    option("metrics-request-duration-count", integer(2, 512), "Request duration: number of bucket bounds.")
+        .env(&["DYN_METRICS_REQUEST_DURATION_COUNT"])
+        .default("10"),
+    option(
+        "metrics-input-sequence-min",
+        number(1e-9, 1e15),
+        "Input length: lowest bucket bound above zero, tokens.",
+    )
+    .env(&["DYN_METRICS_INPUT_SEQUENCE_MIN"])
+    .default("50"),
+    option("metrics-input-sequence-max", number(1e-9, 1e15), "Input length: highest bucket bound, tokens.")
+        .env(&["DYN_METRICS_INPUT_SEQUENCE_MAX"])
+        .default("128000"),
+    option("metrics-input-sequence-count", integer(2, 512), "Input length: number of bucket bounds.")
+        .env(&["DYN_METRICS_INPUT_SEQUENCE_COUNT"])
+        .default("12"),
+    option(
+        "metrics-output-sequence-min",
+        number(1e-9, 1e15),
+        "Output length: lowest bucket bound above zero, tokens.",
+    )
+    .env(&["DYN_METRICS_OUTPUT_SEQUENCE_MIN"])
+    .default("50"),
+    option("metrics-output-sequence-max", number(1e-9, 1e15), "Output length: highest bucket bound, tokens.")
+        .env(&["DYN_METRICS_OUTPUT_SEQUENCE_MAX"])
+        .default("32000"),
+    option("metrics-output-sequence-count", integer(2, 512), "Output length: number of bucket bounds.")
+        .env(&["DYN_METRICS_OUTPUT_SEQUENCE_COUNT"])
+        .default("10"),
+    option(
+        "metrics-ttft-min",
+        number(1e-9, 1e15),
+        "Time to first token: lowest bucket bound above zero, seconds.",
+    )
+    .env(&["DYN_METRICS_TTFT_MIN"])
+    .default("0.001"),
+    option("metrics-ttft-max", number(1e-9, 1e15), "Time to first token: highest bucket bound, seconds.")
+        .env(&["DYN_METRICS_TTFT_MAX"])
+        .default("480"),
+    option("metrics-ttft-count", integer(2, 512), "Time to first token: number of bucket bounds.")
+        .env(&["DYN_METRICS_TTFT_COUNT"])
+        .default("18"),
+    option(
+        "metrics-itl-min",
+        number(1e-9, 1e15),
+        "Inter-token latency: lowest bucket bound above zero, seconds.",
+    )
+    .env(&["DYN_METRICS_ITL_MIN"])
+    .default("0.001"),
+    option("metrics-itl-max", number(1e-9, 1e15), "Inter-token latency: highest bucket bound, seconds.")
+        .env(&["DYN_METRICS_ITL_MAX"])
+        .default("80"),
+    option("metrics-itl-count", integer(2, 512), "Inter-token latency: number of bucket bounds.")
+        .env(&["DYN_METRICS_ITL_COUNT"])
+        .default("20"),
+    option("metrics-embedding-latency-min", number(1e-9, 1e15), "Lowest bucket bound above zero.")
+        .env(&["DYN_METRICS_EMBEDDING_LATENCY_MIN"])
+        .no_effect("there are no embeddings"),
+    option("metrics-embedding-latency-max", number(1e-9, 1e15), "Highest bucket bound.")
+        .env(&["DYN_METRICS_EMBEDDING_LATENCY_MAX"])
+        .no_effect("there are no embeddings"),
+    option("metrics-embedding-latency-count", integer(2, 512), "Number of bucket bounds.")
+        .env(&["DYN_METRICS_EMBEDDING_LATENCY_COUNT"])
+        .no_effect("there are no embeddings"),
+];
+
+pub(crate) static LOG: &[OptionSpec] = &[
+    option(
+        "log-filter",
+        Kind::Text,
+        "What is logged, in the syntax of RUST_LOG: a level, or `target=level` pairs separated by commas.",
+    )
+    .aliases(&["log"])
+    .env(&["DYN_LOG"])
+    .default("info"),
+    option("log-jsonl", Kind::Switch, "One JSON object per line instead of text.")
+        .env(&["DYN_LOGGING_JSONL"])
+        .default("false"),
+    option(
+        "log-console-format",
+        choice(&["default", "jsonl"]),
+        "The same by another name: jsonl or default.",
+    )
+    .env(&["DYN_LOGGING_CONSOLE_FORMAT"])
+    .default("default"),
+    option("log-disable-ansi", Kind::Switch, "No colour in text lines.")
+        .env(&["DYN_SDK_DISABLE_ANSI_LOGGING"])
+        .default("false"),
+    option("log-use-local-tz", Kind::Switch, "Times in the local zone.")
+        .env(&["DYN_LOG_USE_LOCAL_TZ"])
+        .default("false")
+        .no_effect("log times are in UTC"),
+    option("log-span-events", Kind::Switch, "Log when spans open and close.")
+        .env(&["DYN_LOGGING_SPAN_EVENTS"])
+        .default("false")
+        .refused(NOT_AVAILABLE),
+    option("log-config-path", Kind::Path, "Dynamo's logging file.")
+        .env(&["DYN_LOGGING_CONFIG_PATH"])
+        .refused("use --log-filter: reading a logging file is not available in this build"),
+];
+
+/// Tracing and request records.
+pub(crate) static TRACE: &[OptionSpec] = &[
+    option("otel-export-enabled", Kind::Switch, "Export spans by OpenTelemetry.")
+        .env(&["OTEL_EXPORT_ENABLED"])
+        .default("false")
+        .refused(NOT_AVAILABLE),
+    option("request-trace", Kind::Switch, "Write one record per request.")
+        .env(&["DYN_REQUEST_TRACE"])
+        .default("false")
+        .refused(NOT_AVAILABLE),
+    option("request-trace-sinks", Kind::Text, "Where those records go.")
+        .env(&["DYN_REQUEST_TRACE_SINKS", "DYN_AUDIT_SINKS"])
+        .refused(NOT_AVAILABLE),
+    option("audit-force-logging", Kind::Switch, "Record every request.")
+        .env(&["DYN_AUDIT_FORCE_LOGGING"])
+        .default("false")
+        .refused(NOT_AVAILABLE),
+    option("lifecycle-trace-enabled", Kind::Switch, "Log the phases of every request.")
+        .env(&["DYN_LIFECYCLE_TRACE_ENABLED"])
+        .default("false")
+        .refused(NOT_AVAILABLE),
+];

@@ -1,0 +1,193 @@
+//! Request, response and event plane.
+
+use super::NOT_AVAILABLE;
+use crate::spec::{Kind, OptionSpec, bytes, integer, option, seconds};
+
+const TLS: &str = "TLS on the request plane is not available in this build";
+const NATS: (&str, &str) = ("nats", "is not available in this build");
+
+pub(crate) static OPTIONS: &[OptionSpec] = &[
+    option(
+        "request-plane",
+        Kind::Choice { accepted: &["tcp"], unavailable: &[NATS] },
+        "How requests reach workers.",
+    )
+    .env(&["DYN_REQUEST_PLANE"])
+    .default("tcp"),
+    option(
+        "response-plane",
+        Kind::Choice { accepted: &["tcp"], unavailable: &[("quic", "is not available in this build")] },
+        "How answers come back. Must be the workers' choice, too.",
+    )
+    .env(&["DYN_RESPONSE_PLANE"])
+    .default("tcp"),
+    option(
+        "tcp-response-stream-host",
+        Kind::Text,
+        "Address the workers call home to; unset: the one by which this host reaches the network.",
+    )
+    .env(&["DYN_TCP_RESPONSE_STREAM_HOST"]),
+    option(
+        "tcp-response-stream-port",
+        integer(0, 65_535),
+        "Port the workers call home to; 0 takes a free one.",
+    )
+    .env(&["DYN_TCP_RESPONSE_STREAM_PORT"])
+    .default("0"),
+    option("tcp-listen-backlog", integer(1, 65_535), "Backlog of that listener.")
+        .env(&["DYN_TCP_LISTEN_BACKLOG"])
+        .default("4096"),
+    option("tcp-connect-timeout", seconds(0.001, 3600.0), "Time to connect to a worker.")
+        .env(&["DYN_TCP_CONNECT_TIMEOUT"])
+        .default("5"),
+    option(
+        "tcp-request-timeout",
+        seconds(0.001, 86_400.0),
+        "Time from a request to the worker's acknowledgement.",
+    )
+    .env(&["DYN_TCP_REQUEST_TIMEOUT"])
+    .default("5"),
+    option(
+        "call-home-timeout-secs",
+        seconds(0.001, 86_400.0),
+        "Time from the acknowledgement until the worker has opened the answer stream.",
+    )
+    .default("30")
+    .dynamo_default("none, it waits for ever"),
+    option(
+        "prologue-timeout-secs",
+        seconds(0.0, 86_400.0),
+        "Time from then until the worker says whether it takes the request; 0: no limit.",
+    )
+    .default("60")
+    .dynamo_default("none, it waits for ever"),
+    option(
+        "tcp-channel-buffer",
+        integer(1, 1 << 20),
+        "Unacknowledged requests per connection; more open another connection.",
+    )
+    .env(&["DYN_TCP_CHANNEL_BUFFER"])
+    .default("1024"),
+    option("tcp-pool-size", integer(1, 65_535), "Connections per worker address.")
+        .env(&["DYN_TCP_POOL_SIZE"])
+        .default("100"),
+    option("tcp-global-connect-limit", integer(1, 65_535), "Connection attempts at the same time.")
+        .env(&["DYN_TCP_GLOBAL_CONNECT_LIMIT"])
+        .default("64"),
+    option(
+        "tcp-host-idle-ttl-secs",
+        seconds(1.0, 31_536_000.0),
+        "Connections of an address that is not used for this long are closed.",
+    )
+    .env(&["DYN_TCP_HOST_IDLE_TTL_SECS"])
+    .default("300"),
+    option("tcp-max-message-size", bytes(1 << 16, 1 << 32), "Largest frame.")
+        .env(&["DYN_TCP_MAX_MESSAGE_SIZE"])
+        .default("33554432"),
+    option(
+        "tcp-shrink-message-size",
+        bytes(1 << 10, 1 << 32),
+        "Buffers above this size are given back after use.",
+    )
+    .env(&["DYN_TCP_SHRINK_MESSAGE_SIZE"])
+    .default("8388608"),
+    option(
+        "token-ids-as-bytes",
+        Kind::Switch,
+        "Send token ids as one binary string instead of a list. Workers before 1.6 do not read that.",
+    )
+    .env(&["DYN_TOKEN_IDS_AS_BYTES"])
+    .default("false"),
+    option("tcp-latency-trace", Kind::Switch, "Log the times of every frame.")
+        .env(&["DYN_TCP_LATENCY_TRACE"])
+        .default("false")
+        .refused(NOT_AVAILABLE),
+    option("tcp-tls-cert-path", Kind::Path, "TLS on the request plane.")
+        .env(&["DYN_TCP_TLS_CERT_PATH"])
+        .refused(TLS),
+    option("tcp-tls-key-path", Kind::Path, "TLS on the request plane.")
+        .env(&["DYN_TCP_TLS_KEY_PATH"])
+        .refused(TLS),
+    option("tcp-tls-ca-cert-path", Kind::Path, "TLS on the request plane.")
+        .env(&["DYN_TCP_TLS_CA_CERT_PATH"])
+        .refused(TLS),
+    option("tcp-tls-client-cert-path", Kind::Path, "TLS on the request plane.")
+        .env(&["DYN_TCP_TLS_CLIENT_CERT_PATH"])
+        .refused(TLS),
+    option("tcp-tls-client-key-path", Kind::Path, "TLS on the request plane.")
+        .env(&["DYN_TCP_TLS_CLIENT_KEY_PATH"])
+        .refused(TLS),
+    option("tcp-tls-client-ca-cert-path", Kind::Path, "TLS on the request plane.")
+        .env(&["DYN_TCP_TLS_CLIENT_CA_CERT_PATH"])
+        .refused(TLS),
+    option("tcp-tls-insecure", Kind::Switch, "TLS on the request plane.")
+        .env(&["DYN_TCP_TLS_INSECURE"])
+        .default("false")
+        .refused(TLS),
+    option("tcp-tls-server-name", Kind::Text, "TLS on the request plane.")
+        .env(&["DYN_TCP_TLS_SERVER_NAME"])
+        .refused(TLS),
+    option("tcp-tls-handshake-timeout-secs", seconds(0.0, 3600.0), "TLS on the request plane.")
+        .env(&["DYN_TCP_TLS_HANDSHAKE_TIMEOUT_SECS"])
+        .no_effect(TLS),
+    option("nats-tls-ca-cert-path", Kind::Path, "TLS to NATS.")
+        .env(&["NATS_TLS_CA_CERT_PATH"])
+        .no_effect(NATS_UNUSED),
+    option("nats-tls-insecure", Kind::Switch, "TLS to NATS.")
+        .env(&["NATS_TLS_INSECURE"])
+        .default("false")
+        .no_effect(NATS_UNUSED),
+    option("nats-tls-client-cert-path", Kind::Path, "TLS to NATS.")
+        .env(&["NATS_TLS_CLIENT_CERT_PATH"])
+        .no_effect(NATS_UNUSED),
+    option("nats-tls-client-key-path", Kind::Path, "TLS to NATS.")
+        .env(&["NATS_TLS_CLIENT_KEY_PATH"])
+        .no_effect(NATS_UNUSED),
+];
+
+const NATS_UNUSED: &str = "no plane uses NATS";
+
+pub(crate) static EVENTS: &[OptionSpec] = &[
+    option(
+        "event-plane",
+        Kind::Choice { accepted: &["zmq"], unavailable: &[NATS] },
+        "How events of workers arrive.",
+    )
+    .env(&["DYN_EVENT_PLANE"])
+    .default("zmq"),
+    option(
+        "event-plane-codec",
+        Kind::Choice { accepted: &["msgpack"], unavailable: &[("json", "is not available in this build")] },
+        "Encoding of events.",
+    )
+    .env(&["DYN_EVENT_PLANE_CODEC"])
+    .default("msgpack"),
+    option(
+        "event-queue-capacity",
+        integer(16, 1 << 24),
+        "Events that may wait, per worker rank; when it is full, the rank is read anew.",
+    )
+    .default("1024"),
+    option("zmq-broker-url", Kind::Text, "Events by way of a broker.")
+        .env(&["DYN_ZMQ_BROKER_URL"])
+        .refused(NOT_AVAILABLE),
+    option("zmq-broker-enabled", Kind::Switch, "Events by way of a broker.")
+        .env(&["DYN_ZMQ_BROKER_ENABLED"])
+        .default("false")
+        .refused(NOT_AVAILABLE),
+    option("event-plane-host", Kind::Text, "Address at which Dynamo publishes events.")
+        .env(&["DYN_EVENT_PLANE_HOST"])
+        .no_effect("the frontend of this build publishes no events"),
+    option("zmq-event-subscriber-channel-capacity", integer(1, u64::MAX), "Queue of Dynamo's subscriber.")
+        .env(&["DYN_ZMQ_EVENT_SUBSCRIBER_CHANNEL_CAPACITY"])
+        .default("100000")
+        .no_effect("--event-queue-capacity bounds the queue"),
+    option("router-zmq-endpoints-per-sub", integer(1, u64::MAX), "Publishers per socket in Dynamo.")
+        .env(&["DYN_ROUTER_ZMQ_ENDPOINTS_PER_SUB"])
+        .default("1")
+        .no_effect("every publisher has its own connection"),
+    option("zmq-io-threads", integer(1, u64::MAX), "Threads of Dynamo's ZMQ library.")
+        .env(&["DYN_ZMQ_IO_THREADS"])
+        .default("4")
+        .no_effect("events are read by the network runtime"),
+];

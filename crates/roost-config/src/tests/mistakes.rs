@@ -1,0 +1,149 @@
+//! What is said about input that is wrong.
+
+use expect_test::{Expect, expect};
+
+use super::{parse_line, problems, serve};
+
+#[track_caller]
+fn check(line: &str, environment: &[(&str, &str)], expected: Expect) {
+    expected.assert_eq(&problems(line, environment).join("\n"));
+}
+
+#[test]
+fn everything_wrong_is_reported_together() {
+    check(
+        "serve --http-prot 80 --router-mode fastest --http-host localhost stray --router-temperature -1 --tokenizer",
+        &[("DYN_HTTP_BODY_LIMIT_MB", "lots"), ("DYN_ROUTER_TRACK_ACTIVE_BLOCKS", "maybe")],
+        expect![[r#"
+            --http-prot: is not known; did you mean `--http-port`?
+            stray: is not expected; options of `roost serve` begin with `--`
+            --tokenizer: needs a value: one of fastokens, default
+            --http-host: `localhost` is not an IP address
+            DYN_HTTP_BODY_LIMIT_MB: `lots` is not a size from 1 to 4096 MiB (a number of MiB, or with a unit such as `45MiB`, `8GB`)
+            --router-mode: `fastest` is not one of kv, round-robin, random, power-of-two, least-loaded, direct
+            --router-temperature: `-1` is not a number of at least 0
+            DYN_ROUTER_TRACK_ACTIVE_BLOCKS: `maybe` is not true, 1, yes, on or false, 0, no, off"#]],
+    );
+}
+
+#[test]
+fn what_dynamo_has_and_roost_has_not_is_refused_by_name() {
+    check(
+        "serve --discovery-backend etcd --router-queue-threshold 0.5 --migration-limit 3 --enable-anthropic-api \
+         --tls-cert-path cert.pem --request-plane nats --router-mode device-aware-weighted --aic-tp-size 2",
+        &[
+            ("DYN_ROUTER_REPLICA_SYNC", "true"),
+            ("DYN_HTTP_SVC_CHAT_PATH", "/chat"),
+            ("DYN_CHAT_PROCESSOR", "vllm"),
+        ],
+        expect![[r#"
+            DYN_HTTP_SVC_CHAT_PATH: routes cannot be renamed in this build: `/chat` is refused, only `/v1/chat/completions` is accepted
+            --router-mode: `device-aware-weighted` is not available in this build; accepted: kv, round-robin, random, power-of-two, least-loaded, direct
+            --request-plane: `nats` is not available in this build; accepted: tcp
+            --discovery-backend: `etcd` is not available in this build; accepted: file, mem
+            DYN_CHAT_PROCESSOR: processing in Python is not available: `vllm` is refused, only `dynamo` is accepted
+            --router-queue-threshold: queueing in the router is not available in this build: `0.5` is refused, leave it unset
+            --migration-limit: moving a request that has begun to answer is not available in this build (a retry before the first token is always on): `3` is refused, only `0` is accepted
+            DYN_ROUTER_REPLICA_SYNC: not available in this build: `true` is refused, only `false` is accepted
+            --aic-tp-size: not available in this build: `2` is refused, leave it unset
+            --tls-cert-path: TLS is not available in this build; end it in a proxy: `cert.pem` is refused, leave it unset
+            --enable-anthropic-api: the Messages API is not available in this build: `true` is refused, only `false` is accepted"#]],
+    );
+}
+
+#[test]
+fn a_refused_option_at_its_default_is_nothing_to_refuse() {
+    let line = "serve --no-enable-anthropic-api --router-queue-policy fcfs --migration-limit 0 \
+                --router-queue-threshold None";
+    let environment = [("DYN_SERVE_INDEXER", "false"), ("DYN_SHARED_CACHE_TYPE", "none")];
+    assert!(serve(line, &environment).notices.is_empty());
+}
+
+#[test]
+fn an_option_without_effect_says_so() {
+    let noticed =
+        serve("serve --router-event-threads 8 --enforce-disagg", &[("DYN_ROUTER_RESET_STATES", "1")]);
+    expect![[r#"
+        --router-event-threads has no effect: the index of this build has no such thread pool
+        --enforce-disagg has no effect: the topology follows from the registered workers
+        DYN_ROUTER_RESET_STATES has no effect: it has no meaning since Dynamo 1.6"#]]
+    .assert_eq(&noticed.notices.join("\n"));
+}
+
+#[test]
+fn an_address_of_etcd_without_a_backend_is_not_ignored() {
+    check(
+        "serve",
+        &[("ETCD_ENDPOINTS", "http://infra:2379")],
+        expect![
+            "ETCD_ENDPOINTS: asks for discovery by etcd, which is not available in this build; choose with --discovery-backend or DYN_DISCOVERY_BACKEND: file, mem"
+        ],
+    );
+    let chosen = [("ETCD_ENDPOINTS", "http://infra:2379"), ("DYN_DISCOVERY_BACKEND", "file")];
+    assert_eq!(
+        serve("serve", &chosen).notices,
+        [
+            "ETCD_ENDPOINTS has no effect: it belongs to the etcd backend, which is not available in this build"
+        ]
+    );
+}
+
+#[test]
+fn unclear_flags() {
+    check(
+        "serve --router-k 1 --http-port --strict-fields=perhaps --no-strict-fields=1",
+        &[],
+        expect![[r#"
+            --router-k: could be --router-kv-events, --router-kv-overlap-score-credit, --router-kv-overlap-score-credit-decay, --router-kv-overlap-score-weight
+            --http-port: needs a value: a whole number from 0 to 65535
+            --no-strict-fields: takes no value
+            --strict-fields: `perhaps` is not true, 1, yes, on or false, 0, no, off"#]],
+    );
+    check(
+        "serve --kv-blocks 4 --max-model-len 4096",
+        &[],
+        expect![[r#"
+        --kv-blocks: is an option of `roost mock-worker`, not of `roost serve`
+        --max-model-len: is not known"#]],
+    );
+}
+
+#[test]
+fn bounds_of_buckets_must_be_in_order() {
+    check(
+        "serve --metrics-ttft-min 500",
+        &[],
+        expect!["--metrics-ttft-min: 500 must be below --metrics-ttft-max, which is 480"],
+    );
+}
+
+#[test]
+fn a_command_that_does_not_exist() {
+    check("sevre", &[], expect!["sevre: is not a command; did you mean `serve`?"]);
+    check("help mock", &[], expect!["mock: is not a command; there are serve, mock-worker, demo and help"]);
+}
+
+#[test]
+fn a_misspelt_variable_of_ours_is_noticed() {
+    let noticed =
+        serve("serve", &[("ROOST_HTP_PORT", "1"), ("ROOST_SERVICE_HOST", "10.0.0.1"), ("ROOST_X", "1")]);
+    assert_eq!(noticed.notices, ["ROOST_HTP_PORT is not a known variable; did you mean ROOST_HTTP_PORT?"]);
+}
+
+#[test]
+fn variables_of_workers_are_none_of_our_business() {
+    let environment =
+        [("DYN_SYSTEM_PORT", "8081"), ("DYN_TCP_WORKER_POOL_SIZE", "1"), ("DYN_SGL_GATEWAY_WORKERS", "8")];
+    assert!(serve("serve", &environment).notices.is_empty());
+}
+
+#[test]
+fn the_whole_message() {
+    let problems = parse_line("serve --http-port x --nope", &[]).expect_err("two mistakes");
+    expect![[r#"
+        2 problems with the configuration:
+          --nope: is not known
+          --http-port: `x` is not a whole number from 0 to 65535
+        see `roost help serve`"#]]
+    .assert_eq(&problems.to_string());
+}

@@ -1,0 +1,151 @@
+//! Command lines from published recipes, unchanged.
+
+use std::{net::Ipv4Addr, path::PathBuf, time::Duration};
+
+use super::{mock_worker, parse_line, serve};
+use crate::{
+    AffinityMode, AnswerMode, Command, DiscoveryBackend, LogFormat, NamespaceFilter, RouterMode,
+    TokenizerBackend, WorkerRole,
+};
+
+const THRESHOLDS_OFF: &str = "--active-decode-blocks-threshold None --active-prefill-tokens-threshold None \
+                              --active-prefill-tokens-threshold-frac None";
+
+const ENVIRONMENT: [(&str, &str); 9] = [
+    ("DYN_TOKENIZER", "fastokens"),
+    ("DYN_TOKENIZER_CACHE", "1"),
+    ("DYN_TOKENIZER_CACHE_BYTES", "8000000000"),
+    ("DYN_ROUTER_TEMPERATURE", "0"),
+    ("DYN_ROUTER_QUEUE_THRESHOLD", "None"),
+    ("DYN_ROUTER_ACTIVE_REQUEST_EXPIRY_SECS", "3600"),
+    ("DYN_TCP_CHANNEL_BUFFER", "128"),
+    ("DYN_TCP_REQUEST_TIMEOUT", "60"),
+    ("DYN_REQUEST_PLANE", "tcp"),
+];
+
+#[test]
+fn the_recipe_of_october() {
+    let line = format!(
+        "--http-port=8000 --router-mode kv --router-session-affinity-ttl-secs 14400 {THRESHOLDS_OFF}"
+    );
+    let serve = serve(&line, &ENVIRONMENT);
+    assert_eq!(serve.http.port, 8000);
+    assert_eq!(serve.router.mode, RouterMode::Kv);
+    assert_eq!(serve.router.affinity.decode_ttl, Some(Duration::from_secs(14_400)));
+    assert_eq!(serve.router.affinity.prefill_ttl, Some(Duration::from_secs(14_400)));
+    assert_eq!(serve.router.affinity.mode, AffinityMode::Hard);
+    assert_eq!(serve.router.busy.active_decode_blocks, None);
+    assert_eq!(serve.router.busy.active_prefill_tokens, None);
+    assert_eq!(serve.router.busy.active_prefill_tokens_frac, None);
+    assert_eq!(serve.router.cost.temperature, 0.0);
+    assert_eq!(serve.router.active_request_expiry, Duration::from_secs(3600));
+    assert_eq!(serve.plane.channel_buffer, 128);
+    assert_eq!(serve.plane.request_timeout, Duration::from_secs(60));
+    assert_eq!(serve.tokenizer.backend, TokenizerBackend::Fastokens);
+    // The cache size differs from the default and changes nothing: that is said, the rest needs no word.
+    assert_eq!(
+        serve.notices,
+        ["DYN_TOKENIZER_CACHE_BYTES has no effect: this build tokenizes without a prefix cache"]
+    );
+}
+
+#[test]
+fn the_older_recipe() {
+    let line =
+        format!("--http-port=8000 --router-mode kv --router-session-affinity-ttl-secs 3600 {THRESHOLDS_OFF}");
+    let environment = [
+        ("DYN_ROUTER_TEMPERATURE", "10000000"),
+        ("DYN_NATS_REQUEST_TIMEOUT_SECS", "60"),
+        ("NATS_SERVER", "nats://infra:4222"),
+        ("DYN_REQUEST_PLANE", "tcp"),
+    ];
+    let serve = serve(&line, &environment);
+    assert_eq!(serve.router.affinity.decode_ttl, Some(Duration::from_secs(3600)));
+    assert_eq!(serve.router.cost.temperature, 10_000_000.0);
+    assert!(serve.notices.is_empty(), "{:?}", serve.notices);
+}
+
+#[test]
+fn nothing_given() {
+    let serve = serve("serve", &[]);
+    assert_eq!(serve.http.host, Ipv4Addr::UNSPECIFIED);
+    assert_eq!(serve.http.port, 8000);
+    assert_eq!(serve.http.body_limit_bytes, 45 << 20);
+    assert_eq!(serve.http.graceful_shutdown_timeout, Duration::from_secs(5));
+    assert_eq!(serve.http.backend_stream_timeout, None);
+    assert_eq!(serve.http.keep_alive_interval, Some(Duration::from_secs(15)));
+    assert_eq!(serve.http.overload_status, 529);
+    assert_eq!(serve.router.mode, RouterMode::RoundRobin);
+    assert_eq!(serve.router.affinity.decode_ttl, None);
+    assert_eq!(serve.router.affinity.capacity, 65_536);
+    assert!(serve.router.kv_events);
+    assert_eq!(serve.router.cost.host_cache_hit_weight, 0.75);
+    assert_eq!(serve.router.quarantine, Some(Duration::from_secs(5)));
+    assert_eq!(serve.plane.request_timeout, Duration::from_secs(5));
+    assert_eq!(serve.plane.max_message_bytes, 32 << 20);
+    assert_eq!(serve.discovery.backend, DiscoveryBackend::File(PathBuf::from("/tmp/dynamo_store_kv")));
+    assert_eq!(serve.discovery.namespaces, NamespaceFilter::All);
+    assert_eq!(serve.metrics.prefix, "dynamo_frontend");
+    assert_eq!((serve.metrics.time_to_first_token.min, serve.metrics.time_to_first_token.count), (0.001, 18));
+    assert_eq!(serve.log.format, LogFormat::Console);
+    assert_eq!(serve.process.fd_limit_target, Some(8192));
+    assert_eq!(serve.effective.changed().count(), 0);
+    assert!(serve.notices.is_empty());
+}
+
+#[test]
+fn affinity_of_one_leg_can_differ_or_be_off() {
+    let serve = serve(
+        "serve --router-session-affinity-ttl-secs 3600 --router-session-affinity-decode-ttl-secs 0 \
+         --router-session-affinity-prefill-ttl-secs 2h --router-session-affinity-mode soft",
+        &[],
+    );
+    assert_eq!(serve.router.affinity.decode_ttl, None);
+    assert_eq!(serve.router.affinity.prefill_ttl, Some(Duration::from_secs(7200)));
+    assert_eq!(serve.router.affinity.mode, AffinityMode::Soft);
+}
+
+#[test]
+fn presets_win_over_what_they_stand_for() {
+    let load = serve("serve --load-aware --router-kv-events --router-mode random", &[]);
+    assert_eq!(load.router.mode, RouterMode::Kv);
+    assert!(!load.router.kv_events);
+    assert!(!load.router.assume_kv_reuse);
+    assert_eq!(load.router.cost.overlap_credit, 0.0);
+    let origin = load.effective.get("router-mode").map(|entry| entry.source.to_string());
+    assert_eq!(origin.as_deref(), Some("implied by --load-aware"));
+
+    let weight = serve("serve", &[("DYN_OVERLAP_SCORE_WEIGHT", "2.5")]);
+    assert_eq!(weight.router.cost.prefill_load_scale, 2.5);
+    assert_eq!(weight.router.cost.overlap_credit, 1.0);
+    let zero = serve("serve --kv-overlap-score-weight 0", &[]);
+    assert_eq!((zero.router.cost.prefill_load_scale, zero.router.cost.overlap_credit), (0.0, 0.0));
+}
+
+#[test]
+fn a_mock_worker() {
+    let worker = mock_worker(
+        "mock-worker --role prefill --workers 2 --data-parallel-size 4 --discovery-backend mem --speed 100 \
+         --inter-token-latency-ms 2.5 --system-port 0 --answer random --no-kv-events",
+        &[("DYN_NAMESPACE", "ns"), ("DYN_TCP_RPC_PORT", "7000")],
+    );
+    assert_eq!((worker.namespace.as_str(), worker.component.as_str()), ("ns", "prefill"));
+    assert_eq!(worker.role, WorkerRole::Prefill);
+    assert_eq!((worker.workers, worker.data_parallel_size, worker.port), (2, 4, 7000));
+    assert_eq!(worker.system_port, Some(0));
+    assert_eq!(worker.inter_token_latency, Duration::from_micros(2500));
+    assert_eq!(worker.discovery, DiscoveryBackend::Memory);
+    assert_eq!(worker.answer, AnswerMode::Random);
+    assert!(!worker.kv_events);
+}
+
+#[test]
+fn a_demo() {
+    match parse_line("demo --once --port 0", &[]) {
+        Ok(Command::Demo(demo)) => {
+            assert!(demo.once);
+            assert_eq!((demo.host.to_string().as_str(), demo.port, demo.workers), ("127.0.0.1", 0, 2));
+        }
+        other => panic!("expected options of demo, got {other:?}"),
+    }
+}
