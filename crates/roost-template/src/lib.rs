@@ -1,1 +1,26 @@
 //! Messages, tools and a chat template to prompt text, with Hugging Face semantics. Knows nothing of tokens or HTTP.
+//!
+//! - [`ChatTemplate`]: the template of one model, compiled once; [`render`](ChatTemplate::render) per request.
+//! - [`TemplateFiles`]: where the template comes from.
+//! - [`ThinkingControls`]: the request's reasoning controls as template arguments.
+
+mod capabilities;
+mod engine;
+mod error;
+mod files;
+mod messages;
+mod prompt;
+mod syntax;
+mod template;
+mod thinking;
+
+pub use capabilities::{Capabilities, ReasoningKey};
+pub use error::{LoadError, RenderError};
+pub use files::TemplateFiles;
+pub use messages::BrokenArguments;
+pub use prompt::{Prompt, Segment};
+pub use template::{ChatTemplate, RenderInput};
+pub use thinking::ThinkingControls;
+
+#[cfg(test)]
+mod test_files;

@@ -1,0 +1,93 @@
+//! The template engine: minijinja with the semantics of transformers' Jinja environment.
+
+mod errors;
+mod filters;
+mod functions;
+mod json_dump;
+mod methods;
+mod numbers;
+mod repr;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
+
+pub(crate) use errors::{load_error, render_error};
+pub(crate) use functions::NOW;
+pub(crate) use json_dump::dump_json;
+
+use crate::error::LoadError;
+use crate::syntax;
+
+/// Work one rendering may cost; one unit is an instruction or 64 bytes of text. A conversation of a thousand
+/// messages costs well below one million.
+const FUEL: u64 = 50_000_000;
+
+/// Nesting of macro calls and loops.
+const RECURSION_LIMIT: usize = 200;
+
+/// Compiled templates of one model.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    environment: Environment<'static>,
+}
+
+impl Engine {
+    pub(crate) fn new() -> Self {
+        let mut environment = Environment::new();
+        let mut syntax = SyntaxConfig::builder();
+        syntax.trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(false);
+        environment.set_syntax(syntax.build().expect("the default delimiters are valid"));
+        environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_formatter(repr::write_value);
+        environment.set_unknown_method_callback(methods::call);
+        environment.set_recursion_limit(RECURSION_LIMIT);
+        environment.set_fuel(Some(FUEL));
+        environment.set_debug(false);
+        filters::register(&mut environment);
+        functions::register(&mut environment);
+        Self { environment }
+    }
+
+    /// Compiles `source` under `name`.
+    pub(crate) fn add(&mut self, name: &'static str, source: &str) -> Result<(), LoadError> {
+        let rewritten = syntax::rewrite(source);
+        self.environment.add_template_owned(name, rewritten).map_err(|e| load_error(&e, source))
+    }
+
+    /// Renders the template `name`; the output is bounded by `max_bytes`.
+    pub(crate) fn render(
+        &self,
+        name: &str,
+        context: Value,
+        max_bytes: usize,
+    ) -> Result<String, minijinja::Error> {
+        let template = self.environment.get_template(name)?;
+        let mut output = Bounded { text: Vec::with_capacity(4096), left: max_bytes };
+        template.render_captured_to(context, &mut output)?;
+        String::from_utf8(output.text).map_err(|e| {
+            minijinja::Error::new(minijinja::ErrorKind::BadSerialization, "output is no text").with_source(e)
+        })
+    }
+}
+
+/// Output that ends in an error instead of growing without limit.
+struct Bounded {
+    text: Vec<u8>,
+    left: usize,
+}
+
+impl std::io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.left = self.left.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::StorageFull)?;
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

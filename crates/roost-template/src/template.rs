@@ -1,0 +1,168 @@
+//! The chat template of one model.
+
+mod continuation;
+
+use std::time::SystemTime;
+
+use minijinja::Value;
+
+use crate::capabilities::Capabilities;
+use crate::engine::{Engine, NOW, render_error};
+use crate::error::{LoadError, RenderError};
+use crate::files::{Sources, TemplateFiles};
+use crate::messages::{self, BrokenArguments};
+use crate::prompt::Prompt;
+
+/// Longest prompt that is rendered, in bytes.
+const MAX_PROMPT_BYTES: usize = 64 << 20;
+
+const DEFAULT: &str = "default";
+const TOOL_USE: &str = "tool_use";
+
+/// A compiled chat template. Rendering takes `&self` and may be called from any number of threads; it is CPU
+/// work of roughly a millisecond per hundred messages.
+#[derive(Debug)]
+pub struct ChatTemplate {
+    engine: Engine,
+    default: Capabilities,
+    /// Present when requests with tools have a template of their own.
+    tool_use: Option<Capabilities>,
+    special_tokens: Vec<(String, String)>,
+}
+
+/// What is rendered. The JSON slices are those of the request, unchanged.
+#[derive(Clone, Copy, Debug)]
+pub struct RenderInput<'a> {
+    /// `messages`: a JSON array.
+    pub messages: &'a str,
+    /// `tools`: a JSON array; `None` when there are none or they are switched off (`tool_choice: none`).
+    pub tools: Option<&'a str>,
+    /// Whether the prompt ends with the opening of an assistant turn. Ignored with `continue_final_message`.
+    pub add_generation_prompt: bool,
+    /// Whether the last message is the beginning of the answer: the prompt ends behind its text.
+    pub continue_final_message: bool,
+    /// More template variables (`chat_template_kwargs`, see [`ThinkingControls`](crate::ThinkingControls)): a JSON
+    /// object. They win over all others.
+    pub kwargs: Option<&'a str>,
+    /// What to do with tool-call arguments that are no JSON.
+    pub broken_arguments: BrokenArguments,
+    /// The time `strftime_now` prints.
+    pub now: SystemTime,
+}
+
+impl<'a> RenderInput<'a> {
+    /// A conversation to be answered, with everything else at its default.
+    #[must_use]
+    pub fn new(messages: &'a str, now: SystemTime) -> Self {
+        Self {
+            messages,
+            tools: None,
+            add_generation_prompt: true,
+            continue_final_message: false,
+            kwargs: None,
+            broken_arguments: BrokenArguments::default(),
+            now,
+        }
+    }
+}
+
+impl ChatTemplate {
+    /// Loads the template of a model. The first that exists: custom file, `chat_template.jinja`,
+    /// `chat_template.json`, `tokenizer_config.json`.
+    ///
+    /// # Errors
+    /// Any [`LoadError`]; the model can then be served for raw prompts only.
+    pub fn from_files(files: &TemplateFiles) -> Result<Self, LoadError> {
+        let Sources { templates, special_tokens, .. } = files.read()?;
+        let default = templates.default.ok_or(LoadError::Missing)?;
+        let mut engine = Engine::new();
+        engine.add(DEFAULT, &default)?;
+        if let Some(source) = &templates.tool_use {
+            engine.add(TOOL_USE, source)?;
+        }
+        let mut template = Self { engine, default: Capabilities::default(), tool_use: None, special_tokens };
+        template.default = template.probe(DEFAULT, &default);
+        template.tool_use = templates.tool_use.as_deref().map(|source| template.probe(TOOL_USE, source));
+        Ok(template)
+    }
+
+    /// Makes a template from its text, with variables such as `bos_token`.
+    ///
+    /// # Errors
+    /// [`LoadError::Syntax`].
+    pub fn from_source(source: &str, special_tokens: Vec<(String, String)>) -> Result<Self, LoadError> {
+        let mut engine = Engine::new();
+        engine.add(DEFAULT, source)?;
+        let mut template = Self { engine, default: Capabilities::default(), tool_use: None, special_tokens };
+        template.default = template.probe(DEFAULT, source);
+        Ok(template)
+    }
+
+    /// What the template for requests without (or with) tools can read.
+    #[must_use]
+    pub fn capabilities(&self, with_tools: bool) -> &Capabilities {
+        self.tool_use.as_ref().filter(|_| with_tools).unwrap_or(&self.default)
+    }
+
+    /// Renders a conversation.
+    ///
+    /// # Errors
+    /// Any [`RenderError`]; [`is_client_fault`](RenderError::is_client_fault) tells a 400 from a 500.
+    pub fn render(&self, input: &RenderInput<'_>) -> Result<Prompt, RenderError> {
+        let tools = match input.tools {
+            Some(raw) => {
+                let tools =
+                    messages::parse_json(raw).map_err(|e| messages::invalid("tools", &e.to_string()))?;
+                tools.is_true().then_some(tools)
+            }
+            None => None,
+        };
+        let capabilities = self.capabilities(tools.is_some());
+        let messages = messages::read(input.messages, capabilities, input.broken_arguments)?;
+        let final_text =
+            input.continue_final_message.then(|| continuation::final_text(&messages)).transpose()?;
+        let kwargs = match input.kwargs {
+            Some(raw) => messages::parse_object(raw)
+                .map_err(|e| messages::invalid("chat_template_kwargs", &e.to_string()))?,
+            None => Vec::new(),
+        };
+        let name = if tools.is_some() && self.tool_use.is_some() { TOOL_USE } else { DEFAULT };
+        let mut variables = self.variables(messages::into_value(messages), tools, input.now);
+        variables.push((
+            "add_generation_prompt".into(),
+            Value::from(input.add_generation_prompt && !input.continue_final_message),
+        ));
+        variables.extend(kwargs);
+        let mut text = self
+            .engine
+            .render(name, Value::from_pairs(variables), MAX_PROMPT_BYTES)
+            .map_err(|e| render_error(&e))?;
+        if let Some(final_text) = final_text {
+            continuation::cut(&mut text, &final_text)?;
+        }
+        Ok(Prompt { text, segments: None })
+    }
+
+    fn variables(&self, messages: Value, tools: Option<Value>, now: SystemTime) -> Vec<(String, Value)> {
+        let since_epoch = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mut variables: Vec<(String, Value)> =
+            self.special_tokens.iter().map(|(name, text)| (name.clone(), text.as_str().into())).collect();
+        variables.push((NOW.into(), since_epoch.as_secs().into()));
+        variables.push(("messages".into(), messages));
+        // Present and none, as in transformers: templates test `is not none`.
+        variables.push(("tools".into(), tools.unwrap_or_else(|| Value::from(()))));
+        variables.push(("documents".into(), Value::from(())));
+        variables
+    }
+
+    fn probe(&self, name: &'static str, source: &str) -> Capabilities {
+        Capabilities::probe(source, |messages| {
+            let mut variables = self.variables(messages, None, SystemTime::UNIX_EPOCH);
+            variables.push(("add_generation_prompt".into(), Value::from(true)));
+            self.engine.render(name, Value::from_pairs(variables), 1 << 20).ok()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;
