@@ -7,6 +7,7 @@ mod two_part;
 pub use ack::Ack;
 pub use request::{RequestFrame, RequestHead};
 pub use two_part::TwoPart;
+pub(crate) use two_part::put_data;
 
 /// Largest request frame unless configured otherwise.
 pub const DEFAULT_MAX_MESSAGE_BYTES: usize = 32 * 1024 * 1024;

@@ -13,6 +13,7 @@ mod stats;
 mod stream;
 mod text;
 mod transport;
+mod worker;
 
 pub use client::{Call, CallError, Client, ClientConfig, Target, TargetError};
 pub use codec::{Codec, CodecError};
@@ -20,3 +21,7 @@ pub use fault::Fault;
 pub use listener::{ListenerConfig, ResponseListener};
 pub use stats::{ClientStats, ListenerStats, WorkerStats};
 pub use stream::{RawStream, ResponseStream, StreamError};
+pub use worker::{
+    Admission, BoxFuture, Cancellation, Handler, Item, ItemStream, RequestContext, WorkerConfig,
+    WorkerListener,
+};

@@ -5,7 +5,7 @@ mod annotated;
 mod control;
 mod engine_output;
 mod engine_request;
-mod envelope;
+pub(crate) mod envelope;
 mod error;
 mod finish;
 mod float;

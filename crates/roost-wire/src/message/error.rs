@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 pub use self::reason::Reason;
-use crate::{Fault, text};
+use crate::{CodecError, Fault, text};
 
 /// Most bytes of internal text that are kept or sent.
 const MAX_DIAGNOSTIC_BYTES: usize = 4096;
@@ -157,6 +157,15 @@ impl fmt::Display for DynamoError {
             write!(f, ": {}", self.diagnostic)?;
         }
         Ok(())
+    }
+}
+
+impl From<CodecError> for DynamoError {
+    /// The refusal of a request whose body cannot be decoded.
+    fn from(error: CodecError) -> Self {
+        let message = "request body cannot be decoded".to_owned();
+        let refusal = Self::new(Reason::RequestInvalidArgument, format!("{message}: {error}"));
+        Self { public: Some(PublicDetails::Message { message }), ..refusal }
     }
 }
 
