@@ -1,0 +1,372 @@
+//! Which rank a session stays with.
+//!
+//! A binding is tentative from the placement of the first turn until its dispatch succeeds, and other turns
+//! of the session follow it at once. Each running turn holds a lease; the idle clock starts when the last
+//! one ends. Bindings are hints: a full table forgets, an over-long id is hashed, nothing is refused.
+
+use std::borrow::Cow;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+use roost_kv::WorkerRank;
+
+use crate::AffinityConfig;
+use idle::IdleList;
+use promise::{Promise, Promises};
+
+mod idle;
+mod promise;
+#[cfg(test)]
+mod tests;
+
+/// Longest session id kept as it is, bytes. Longer ones are known by their hash.
+const MAX_ID_BYTES: usize = 256;
+
+/// What a session had to do with a placement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AffinityOutcome {
+    /// The request has no session, or affinity is off.
+    #[default]
+    None,
+    /// First turn: the session is bound to the chosen rank once the dispatch succeeds.
+    New,
+    /// The session stays with its rank.
+    Hit,
+    /// The session's binding is still tentative and was followed.
+    Followed,
+    /// The session's rank could not serve; it moves to the chosen one once the dispatch succeeds.
+    Rebound(RebindReason),
+    /// The table is full of sessions with running turns: served without a binding.
+    TableFull,
+}
+
+/// Why a session had to leave its rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RebindReason {
+    /// The worker is no longer known.
+    WorkerGone,
+    /// The worker no longer has that rank.
+    RankGone,
+    /// The worker failed lately.
+    WorkerFailed,
+    /// The worker failed this very request.
+    Excluded,
+    /// The worker is going down.
+    Draining,
+    /// The rank is over a busy threshold, or its worker said that it is overloaded.
+    Overloaded,
+    /// The worker lacks a property the request requires.
+    Unfit,
+    /// The client asked for another worker or rank.
+    Pinned,
+}
+
+impl RebindReason {
+    /// All reasons, in the order of [`RebindReason::index`].
+    pub const ALL: [Self; 8] = [
+        Self::WorkerGone,
+        Self::RankGone,
+        Self::WorkerFailed,
+        Self::Excluded,
+        Self::Draining,
+        Self::Overloaded,
+        Self::Unfit,
+        Self::Pinned,
+    ];
+
+    /// Returns the reason's position in [`RebindReason::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Returns the reason as a metric label.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::WorkerGone => "worker_gone",
+            Self::RankGone => "rank_gone",
+            Self::WorkerFailed => "worker_failed",
+            Self::Excluded => "excluded",
+            Self::Draining => "draining",
+            Self::Overloaded => "overloaded",
+            Self::Unfit => "unfit",
+            Self::Pinned => "pinned",
+        }
+    }
+}
+
+/// A running turn's hold on its session's binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    slot: u32,
+    generation: u32,
+    /// Set if the turn goes to another rank than the session is bound to.
+    moves: Option<RebindReason>,
+}
+
+/// The bindings of one pool.
+#[derive(Debug)]
+pub(crate) struct Table {
+    ttl: Duration,
+    capacity: usize,
+    by_id: HashMap<Box<str>, u32, foldhash::fast::RandomState>,
+    entries: Vec<Slot>,
+    free: Vec<u32>,
+    idle: IdleList,
+    promises: Promises,
+    /// Bindings that ended by idle time, ever.
+    pub(crate) expired: u64,
+    /// Idle bindings that gave way to new ones, ever.
+    pub(crate) evicted: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    entry: Option<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: Box<str>,
+    target: WorkerRank,
+    committed: bool,
+    /// Where turns go that were placed since the target could not serve, until one of them is dispatched.
+    moving: Option<Moving>,
+    leases: u32,
+    /// Meaningful without leases only.
+    deadline: Instant,
+    promise: Promise,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Moving {
+    to: WorkerRank,
+    reason: RebindReason,
+    turns: u32,
+}
+
+/// The state of a session's binding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Binding {
+    pub(crate) target: WorkerRank,
+    pub(crate) tentative: bool,
+}
+
+// === impl Table ===
+
+impl Table {
+    pub(crate) fn new(config: &AffinityConfig, ttl: Duration) -> Self {
+        Self {
+            ttl,
+            capacity: config.capacity,
+            by_id: HashMap::default(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            idle: IdleList::default(),
+            promises: Promises::new(ttl),
+            expired: 0,
+            evicted: 0,
+        }
+    }
+
+    /// Returns where a session stays. Takes no lease and does not renew.
+    pub(crate) fn find(&self, now: Instant, id: &str) -> Option<Binding> {
+        let entry = self.entry(*self.by_id.get(&*key(id))?)?;
+        if entry.leases == 0 && entry.deadline <= now {
+            return None;
+        }
+        let target = entry.moving.map_or(entry.target, |moving| moving.to);
+        Some(Binding { target, tentative: !entry.committed || entry.moving.is_some() })
+    }
+
+    /// Takes a lease for a turn of `isl_tokens` placed on `rank`, binding the session tentatively if it is
+    /// new. `moves` says why the turn is not where the session was. `None` if the table is full.
+    pub(crate) fn hold(
+        &mut self,
+        now: Instant,
+        id: &str,
+        rank: WorkerRank,
+        moves: Option<RebindReason>,
+        isl_tokens: u32,
+    ) -> Option<Hold> {
+        self.expire(now);
+        let key = key(id);
+        let slot = match self.by_id.get(&*key) {
+            Some(&slot) => slot,
+            None => self.insert(now, key.into(), rank)?,
+        };
+        let generation = self.entries[slot as usize].generation;
+        let entry = self.entries[slot as usize].entry.as_mut()?;
+        entry.leases += 1;
+        if entry.leases == 1 {
+            self.idle.remove(slot);
+        }
+        let mut moves = moves.filter(|_| entry.target != rank || entry.moving.is_some());
+        if !entry.committed {
+            // Nothing to move from: the tentative binding itself changes.
+            entry.target = rank;
+            moves = None;
+        } else if let Some(moving) = entry.moving.as_mut().filter(|moving| moving.to == rank) {
+            moving.turns += 1;
+            moves = Some(moving.reason);
+        } else if let Some(reason) = moves {
+            entry.moving = Some(Moving { to: rank, reason, turns: 1 });
+        }
+        self.promises.replace(now, &mut entry.promise, rank, isl_tokens);
+        Some(Hold { slot, generation, moves })
+    }
+
+    /// The turn was dispatched to `rank`: the session is bound there. Returns why, if it moved.
+    pub(crate) fn commit(&mut self, hold: Hold, rank: WorkerRank) -> Option<RebindReason> {
+        let entry = self.held(hold)?;
+        if !entry.committed {
+            entry.committed = true;
+            entry.target = rank;
+            return None;
+        }
+        hold.moves.filter(|_| entry.target != rank || entry.moving.is_some())?;
+        let moved = entry.target != rank;
+        entry.target = rank;
+        entry.moving = None;
+        hold.moves.filter(|_| moved)
+    }
+
+    /// The turn ended. The last lease starts the idle clock, or ends a binding that was never committed.
+    pub(crate) fn release(&mut self, now: Instant, hold: Hold, rank: WorkerRank) {
+        let deadline = now + self.ttl;
+        let Some(entry) = self.held(hold) else { return };
+        entry.leases -= 1;
+        if hold.moves.is_some()
+            && let Some(moving) = entry.moving.as_mut().filter(|moving| moving.to == rank)
+        {
+            moving.turns -= 1;
+            if moving.turns == 0 {
+                entry.moving = None;
+            }
+        }
+        if entry.leases > 0 {
+            return;
+        }
+        if !entry.committed {
+            self.forget(now, hold.slot);
+            return;
+        }
+        entry.moving = None;
+        entry.deadline = deadline;
+        let target = entry.target;
+        self.idle.push(hold.slot);
+        if let Some(entry) = &mut self.entries[hold.slot as usize].entry {
+            self.promises.settle(now, &mut entry.promise, target);
+        }
+    }
+
+    /// Ends a binding by name; running turns keep their place. False if there was none.
+    pub(crate) fn unbind(&mut self, now: Instant, id: &str) -> bool {
+        let slot = self.by_id.get(&*key(id)).copied();
+        slot.inspect(|&slot| self.forget(now, slot)).is_some()
+    }
+
+    /// Ends all bindings to ranks that `gone` names. Returns their number.
+    pub(crate) fn forget_ranks(&mut self, now: Instant, gone: impl Fn(WorkerRank) -> bool) -> usize {
+        let slots = (0_u32..).zip(&self.entries);
+        let doomed: Vec<u32> = slots
+            .filter(|(_, slot)| slot.entry.as_ref().is_some_and(|entry| gone(entry.target)))
+            .map(|(slot, _)| slot)
+            .collect();
+        doomed.iter().for_each(|&slot| self.forget(now, slot));
+        doomed.len()
+    }
+
+    /// Ends bindings whose idle time is over. Returns their number.
+    pub(crate) fn expire(&mut self, now: Instant) -> usize {
+        let mut ended = 0;
+        while let Some(slot) = self.idle.first() {
+            if self.entry(slot).is_some_and(|entry| entry.deadline > now) {
+                break;
+            }
+            self.forget(now, slot);
+            ended += 1;
+        }
+        self.expired += ended as u64;
+        ended
+    }
+
+    /// Returns the tokens that the live sessions of a rank are expected to bring.
+    pub(crate) fn promised_tokens(&self, now: Instant, rank: WorkerRank) -> f64 {
+        self.promises.tokens(now, rank)
+    }
+
+    /// Returns what one session contributes to its rank, and that rank.
+    pub(crate) fn contribution(&self, now: Instant, id: &str) -> Option<(WorkerRank, f64)> {
+        let entry = self.entry(*self.by_id.get(&*key(id))?)?;
+        Some((entry.promise.rank, self.promises.value(now, &entry.promise)))
+    }
+
+    /// Returns the number of bindings of a rank, tentative ones included.
+    pub(crate) fn bindings(&self, rank: WorkerRank) -> usize {
+        self.promises.sessions(rank)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    fn entry(&self, slot: u32) -> Option<&Entry> {
+        self.entries[slot as usize].entry.as_ref()
+    }
+
+    fn held(&mut self, hold: Hold) -> Option<&mut Entry> {
+        let slot = &mut self.entries[hold.slot as usize];
+        slot.entry.as_mut().filter(|_| slot.generation == hold.generation)
+    }
+
+    /// Adds an entry without leases, in the idle list. `None` if the table is full of busy ones.
+    fn insert(&mut self, now: Instant, id: Box<str>, rank: WorkerRank) -> Option<u32> {
+        if self.by_id.len() >= self.capacity {
+            let oldest = self.idle.first()?;
+            self.forget(now, oldest);
+            self.evicted += 1;
+        }
+        let promise = self.promises.open(now, rank);
+        let entry = Entry {
+            id: id.clone(),
+            target: rank,
+            committed: false,
+            moving: None,
+            leases: 0,
+            deadline: now + self.ttl,
+            promise,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.entries[slot as usize].entry = Some(entry);
+                slot
+            }
+            None => {
+                self.entries.push(Slot { generation: 0, entry: Some(entry) });
+                u32::try_from(self.entries.len() - 1).expect("the capacity is far below 2^32")
+            }
+        };
+        self.by_id.insert(id, slot);
+        self.idle.push(slot);
+        Some(slot)
+    }
+
+    fn forget(&mut self, now: Instant, slot: u32) {
+        let Some(entry) = self.entries[slot as usize].entry.take() else { return };
+        self.entries[slot as usize].generation = self.entries[slot as usize].generation.wrapping_add(1);
+        self.promises.close(now, &entry.promise);
+        self.by_id.remove(&entry.id);
+        self.idle.remove(slot);
+        self.free.push(slot);
+    }
+}
+
+/// Returns the name a session is kept under.
+fn key(id: &str) -> Cow<'_, str> {
+    if id.len() <= MAX_ID_BYTES {
+        return Cow::Borrowed(id);
+    }
+    // The control character cannot occur in a header, so no client id looks like this.
+    Cow::Owned(format!("\u{1}b3:{}", blake3::hash(id.as_bytes()).to_hex()))
+}

@@ -1,0 +1,205 @@
+//! The core behind a lock, for use from many tasks. The only file with a lock.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use roost_kv::{WorkerId, WorkerRank};
+
+use crate::{
+    BookingId, BusyThresholds, ConfigError, Core, Decision, End, Expired, Failure, Placement, Rejection,
+    Request, Snapshot, Stats, Worker,
+};
+
+#[cfg(test)]
+mod tests;
+
+/// Shared access to the [`Core`] of one pool. Cloning is cheap.
+///
+/// The lock is held for one decision at a time; no method waits for anything else, so all of them may be
+/// called from async code.
+#[derive(Clone)]
+pub struct Router {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    core: Mutex<Core>,
+    clock: Box<dyn Fn() -> Instant + Send + Sync>,
+}
+
+/// A placed request's hold on its load and its session. Dropping it without [`Lease::finish`] counts as
+/// [`End::Cancelled`].
+#[must_use = "dropping the lease gives the booking back"]
+#[derive(Debug)]
+pub struct Lease {
+    router: Router,
+    booking: BookingId,
+    rank: WorkerRank,
+    open: bool,
+}
+
+impl fmt::Debug for Router {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Router").finish_non_exhaustive()
+    }
+}
+
+// === impl Router ===
+
+impl Router {
+    /// Shares `core`, on the system's monotonic clock.
+    pub fn new(core: Core) -> Self {
+        Self::with_clock(core, Instant::now)
+    }
+
+    /// Shares `core` on another clock, as for tests with paused time. It must not run backwards.
+    pub fn with_clock(core: Core, clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
+        Self { shared: Arc::new(Shared { core: Mutex::new(core), clock: Box::new(clock) }) }
+    }
+
+    /// Places a request; see [`Core::place`].
+    pub fn place(&self, request: &Request<'_>) -> Result<(Placement, Lease), Rejection> {
+        let placement = self.with(|core, now| core.place(now, request))?;
+        let (booking, rank) = (placement.booking, placement.rank);
+        Ok((placement, Lease { router: self.clone(), booking, rank, open: true }))
+    }
+
+    /// See [`Core::worker_joined`].
+    pub fn worker_joined(&self, worker: Worker) {
+        self.with(|core, now| core.worker_joined(now, worker));
+    }
+
+    /// See [`Core::worker_left`].
+    pub fn worker_left(&self, worker: WorkerId) -> usize {
+        self.with(|core, now| core.worker_left(now, worker))
+    }
+
+    /// See [`Core::worker_draining`].
+    pub fn worker_draining(&self, worker: WorkerId) {
+        self.with(|core, _| core.worker_draining(worker));
+    }
+
+    /// See [`Core::worker_failed`].
+    pub fn worker_failed(&self, worker: WorkerId, kind: Failure) {
+        self.with(|core, now| core.worker_failed(now, worker, kind));
+    }
+
+    /// See [`Core::load`].
+    pub fn load(&self, rank: WorkerRank, used_blocks: u64, total_blocks: Option<u64>) {
+        self.with(|core, now| core.load(now, rank, used_blocks, total_blocks));
+    }
+
+    /// See [`Core::busy_thresholds`].
+    pub fn busy_thresholds(&self) -> BusyThresholds {
+        self.with(|core, _| core.busy_thresholds())
+    }
+
+    /// See [`Core::set_busy_thresholds`].
+    pub fn set_busy_thresholds(&self, thresholds: BusyThresholds) -> Result<(), ConfigError> {
+        self.with(|core, _| core.set_busy_thresholds(thresholds))
+    }
+
+    /// See [`Core::expire`].
+    pub fn expire(&self) -> Expired {
+        self.with(Core::expire)
+    }
+
+    /// See [`Core::bound`].
+    pub fn bound(&self, session: &str) -> Option<WorkerRank> {
+        self.with(|core, now| core.bound(now, session))
+    }
+
+    /// See [`Core::unbind`].
+    pub fn unbind(&self, session: &str) -> bool {
+        self.with(|core, now| core.unbind(now, session))
+    }
+
+    /// See [`Core::decision_of_request`].
+    pub fn decision_of_request(&self, request: &str) -> Option<Arc<Decision>> {
+        self.with(|core, _| core.decision_of_request(request))
+    }
+
+    /// See [`Core::decision_of_session`].
+    pub fn decision_of_session(&self, session: &str) -> Option<Arc<Decision>> {
+        self.with(|core, _| core.decision_of_session(session))
+    }
+
+    /// See [`Core::recent_decisions`].
+    pub fn recent_decisions(&self, limit: usize) -> Vec<Arc<Decision>> {
+        self.with(|core, _| core.recent_decisions(limit))
+    }
+
+    /// See [`Core::stats`].
+    pub fn stats(&self) -> Stats {
+        self.with(|core, _| core.stats())
+    }
+
+    /// See [`Core::snapshot`].
+    pub fn snapshot(&self) -> Snapshot {
+        self.with(|core, now| core.snapshot(now))
+    }
+
+    /// Runs one step under the lock. The time is read inside, so that it never runs backwards for the core.
+    fn with<R>(&self, step: impl FnOnce(&mut Core, Instant) -> R) -> R {
+        let mut core = self.shared.core.lock();
+        let now = (self.shared.clock)();
+        step(&mut core, now)
+    }
+}
+
+// === impl Lease ===
+
+impl Lease {
+    /// Returns where the request was placed.
+    pub const fn rank(&self) -> WorkerRank {
+        self.rank
+    }
+
+    /// Returns the booking.
+    pub const fn booking(&self) -> BookingId {
+        self.booking
+    }
+
+    /// The request reached its worker; see [`Core::committed`].
+    pub fn committed(&self) {
+        self.router.with(|core, now| core.committed(now, self.booking));
+    }
+
+    /// The first output token came; see [`Core::first_token`].
+    pub fn first_token(&self) {
+        self.router.with(|core, now| core.first_token(now, self.booking));
+    }
+
+    /// More output tokens came; see [`Core::output_tokens`].
+    pub fn output_tokens(&self, tokens: u32) {
+        self.router.with(|core, now| core.output_tokens(now, self.booking, tokens));
+    }
+
+    /// The worker failed this request: it is avoided for a while and the booking given back.
+    pub fn worker_failed(mut self, kind: Failure) {
+        self.open = false;
+        self.router.with(|core, now| {
+            core.worker_failed(now, self.rank.worker, kind);
+            core.finish(now, self.booking, End::Failed);
+        });
+    }
+
+    /// The request is over.
+    pub fn finish(mut self, end: End) {
+        self.close(end);
+    }
+
+    fn close(&mut self, end: End) {
+        if std::mem::take(&mut self.open) {
+            self.router.with(|core, now| core.finish(now, self.booking, end));
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.close(End::Cancelled);
+    }
+}
