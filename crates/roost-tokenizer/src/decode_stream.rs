@@ -37,7 +37,10 @@ impl DecodeStream {
         let first = !tail.iter().any(has_text);
         let (strip_left, window) = match detokenizer.plan() {
             Some(plan) => (plan.strip_start.filter(|_| first).map_or(0, |(_, count)| count), None),
-            None => (0, Some(Window { ids: tail.to_vec(), ..Window::default() })),
+            None => {
+                let ids = tail.iter().copied().filter(has_text).collect();
+                (0, Some(Window { ids, ..Window::default() }))
+            }
         };
         Self { tokenizer, skip_special, pending: Vec::new(), strip_left, first, window }
     }
@@ -170,6 +173,10 @@ const MAX_WINDOW_IDS: usize = 256;
 
 impl Window {
     fn push(&mut self, tokenizer: &Tokenizer, skip_special: bool, id: u32, out: &mut String) {
+        // The library's decoders cannot all stand a sequence without any token.
+        if !tokenizer.has_text(id, skip_special) {
+            return;
+        }
         let decode = |ids: &[u32]| tokenizer.inner.encoder.decode(ids, skip_special);
         if self.settled == 0 && !self.ids.is_empty() {
             self.prefix = decode(&self.ids);
@@ -188,8 +195,10 @@ impl Window {
     }
 
     fn finish(&mut self, tokenizer: &Tokenizer, skip_special: bool, out: &mut String) {
-        let text = tokenizer.inner.encoder.decode(&self.ids, skip_special);
-        out.push_str(added(&self.prefix, &text));
+        let ids = std::mem::take(&mut self.ids);
+        if ids.len() > self.settled {
+            out.push_str(added(&self.prefix, &tokenizer.inner.encoder.decode(&ids, skip_special)));
+        }
         *self = Self::default();
     }
 }

@@ -39,6 +39,7 @@ impl Detokenizer {
             if let Some(token) = encoder.id_to_token(id) {
                 match &table.plan {
                     Some(plan) => plan.bytes(&token, false, &mut table.arena),
+                    None if token.is_empty() => {}
                     None => table.arena.extend_from_slice(encoder.decode(&[id], false).as_bytes()),
                 }
                 table.flags[id as usize] |= KNOWN;

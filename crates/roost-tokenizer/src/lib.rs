@@ -16,7 +16,7 @@ pub use backend::Backend;
 pub use decode_stream::DecodeStream;
 pub use error::Error;
 pub use stop::{StopIds, StopKind, StopScanner};
-pub use tokenizer::{Segment, Tokenizer};
+pub use tokenizer::{Segment, Tokenizer, without_nul};
 
 #[cfg(test)]
 mod test_files;

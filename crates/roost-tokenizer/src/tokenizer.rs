@@ -62,12 +62,11 @@ impl Tokenizer {
 
     /// Encodes `text`; spellings of added tokens become those tokens. `add_special` lets the file's
     /// post-processor add its tokens (BOS, EOS): wanted for raw prompts, not for rendered templates.
-    /// NUL characters are left out, as the peers do.
     ///
     /// # Errors
     /// [`Error::Encode`] when the backend refuses the text.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, Error> {
-        self.inner.encoder.encode(&without_nul(text), add_special)
+        self.inner.encoder.encode(text, add_special)
     }
 
     /// Encodes pieces one by one and joins the ids. Text of a piece with `special: false` never becomes a
@@ -81,11 +80,10 @@ impl Tokenizer {
     ) -> Result<Vec<u32>, Error> {
         let mut ids = Vec::new();
         for segment in segments {
-            let text = without_nul(segment.text);
             let part = if segment.special {
-                self.inner.encoder.encode(&text, false)?
+                self.inner.encoder.encode(segment.text, false)?
             } else {
-                self.inner.encoder.encode_ordinary(&text)?
+                self.inner.encoder.encode_ordinary(segment.text)?
             };
             if ids.is_empty() {
                 ids = part;
@@ -140,6 +138,11 @@ impl Tokenizer {
         self.inner.detokenizer.bytes(id)
     }
 
+    /// Whether the id is known and not left out.
+    pub(crate) fn has_text(&self, id: u32, skip_special: bool) -> bool {
+        self.id_to_bytes(id).is_some() && !(skip_special && self.is_special(id))
+    }
+
     /// Whether the id is an added token marked special.
     #[must_use]
     pub fn is_special(&self, id: u32) -> bool {
@@ -147,7 +150,10 @@ impl Tokenizer {
     }
 }
 
-fn without_nul(text: &str) -> Cow<'_, str> {
+/// Prompt text without NUL characters. Inference servers leave them out before encoding, so a prompt whose ids are
+/// to equal theirs must go through here; [`Tokenizer::encode`] itself encodes what it is given.
+#[must_use]
+pub fn without_nul(text: &str) -> Cow<'_, str> {
     match memchr::memchr(0, text.as_bytes()) {
         None => Cow::Borrowed(text),
         Some(_) => Cow::Owned(text.replace('\0', "")),

@@ -130,8 +130,6 @@ fn byte(value: u8) -> u32 {
 /// Compares with the library's own incremental decoder.
 fn check_against_library(decoder: &str, ids: &[u32], skip_special: bool) {
     let tokenizer = sentencepiece(decoder, Backend::Hf);
-    let folder = tempfile::tempdir().unwrap();
-    let _ = folder;
     let mut generic = crate::decode_stream::Window::default();
     let reference: Vec<Option<String>> = ids
         .iter()

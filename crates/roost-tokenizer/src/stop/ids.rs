@@ -19,7 +19,7 @@ pub enum StopKind {
 
 impl StopIds {
     /// `hidden` are the model's ids (pass none for `ignore_eos`), `visible` the request's. Nothing stops the
-    /// sequence before `min_tokens` tokens.
+    /// sequence before `min_tokens` tokens were generated.
     pub fn new(
         hidden: impl IntoIterator<Item = u32>,
         visible: impl IntoIterator<Item = u32>,
@@ -36,25 +36,24 @@ impl StopIds {
         ids
     }
 
-    /// Whether stops count at all when `generated` tokens, the current one included, were generated. The same
-    /// answer decides between [`StopScanner::push`](crate::StopScanner::push) and
-    /// [`pass`](crate::StopScanner::pass).
+    /// Whether stops count for the next token when `generated` tokens came before it. The same answer decides
+    /// between [`StopScanner::push`](crate::StopScanner::push) and [`pass`](crate::StopScanner::pass).
     #[must_use]
     pub fn armed(&self, generated: u32) -> bool {
         generated >= self.min_tokens
     }
 
-    /// Whether `id`, the `generated`-th token (counted from 1), ends the sequence. An id that is both hidden
-    /// and visible is hidden.
+    /// Whether `id`, generated after `generated` other tokens, ends the sequence. An id that is both hidden and
+    /// visible is visible. The order of checks per token is: hidden id, then its text through the stop
+    /// strings, then visible id.
     #[must_use]
     pub fn check(&self, id: u32, generated: u32) -> Option<StopKind> {
         if !self.armed(generated) {
-            return None;
-        }
-        if self.hidden.binary_search(&id).is_ok() {
-            Some(StopKind::Hidden)
+            None
         } else if self.visible.binary_search(&id).is_ok() {
             Some(StopKind::Visible)
+        } else if self.hidden.binary_search(&id).is_ok() {
+            Some(StopKind::Hidden)
         } else {
             None
         }

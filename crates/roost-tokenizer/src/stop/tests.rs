@@ -99,11 +99,11 @@ fn nothing_to_look_for_holds_nothing() {
 }
 
 #[test]
-fn stop_ids_of_the_model_win_and_wait_for_the_minimum() {
+fn stop_ids_wait_for_the_minimum_and_those_of_the_request_are_shown() {
     let stops = StopIds::new([2, 1], [3, 2], 2);
     assert_eq!(stops.check(1, 1), None);
     assert_eq!(stops.check(1, 2), Some(StopKind::Hidden));
-    assert_eq!(stops.check(2, 2), Some(StopKind::Hidden));
+    assert_eq!(stops.check(2, 2), Some(StopKind::Visible));
     assert_eq!(stops.check(3, 9), Some(StopKind::Visible));
     assert_eq!(stops.check(4, 9), None);
     assert!(StopIds::default().armed(0));
