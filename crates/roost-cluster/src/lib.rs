@@ -2,9 +2,11 @@
 //! Knows nothing of routing decisions or HTTP serving.
 
 pub mod discovery;
+pub mod events;
 pub mod record;
 mod update;
 mod worker;
+mod zmtp;
 
 pub use discovery::{Discovery, DiscoveryError, FileDiscovery, FileDiscoveryConfig, MemoryDiscovery};
 pub use record::{CardRecord, Codec, EndpointId, InstanceRecord, ModelCard, Target};

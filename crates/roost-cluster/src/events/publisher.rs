@@ -1,0 +1,157 @@
+//! The worker's side: publishing.
+
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io;
+use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use roost_kv::{KvEvent, KvEventData};
+
+use super::envelope::Envelope;
+use super::kv::encode_kv_events;
+use super::load::Load;
+use crate::record::{EndpointId, EventChannelRecord, EventScope, EventTransport, Topic};
+use crate::zmtp::PubSocket;
+
+/// Largest batch of one message.
+const MAX_EVENTS: usize = 128;
+const MAX_BLOCKS: usize = 8192;
+/// Publisher ids must survive a double.
+const ID_MASK: u64 = (1 << 53) - 1;
+
+/// Settings of a [`Publisher`].
+#[derive(Clone, Debug)]
+pub struct PublisherConfig {
+    /// What the events are about.
+    pub endpoint: EndpointId,
+    /// The topic.
+    pub topic: Topic,
+    /// Where to listen; port 0 for any.
+    pub bind: SocketAddr,
+    /// Host that subscribers should connect to; `None` for that of `bind`, which must then not be a wildcard.
+    pub advertise_host: Option<String>,
+}
+
+/// Publishes one topic, for one rank in the case of KV events.
+///
+/// Publishing never waits: a subscriber that is behind loses messages and recovers by a query. Dropping the publisher
+/// closes its socket.
+#[derive(Debug)]
+pub struct Publisher {
+    publisher_id: u64,
+    topic: Topic,
+    record: EventChannelRecord,
+    socket: PubSocket,
+    /// Held while a message is queued, so that sequence order is sending order.
+    sequence: Mutex<u64>,
+}
+
+/// Counters of a [`Publisher`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PublisherStats {
+    /// Connected subscribers.
+    pub subscribers: usize,
+    /// Messages published.
+    pub published: u64,
+    /// Messages queued for a subscriber, summed over subscribers.
+    pub sent: u64,
+    /// Messages that a slow subscriber lost, summed over subscribers.
+    pub dropped: u64,
+}
+
+impl Publisher {
+    /// Listens for subscribers under a new random publisher id.
+    ///
+    /// # Errors
+    /// The socket cannot be bound.
+    pub async fn bind(config: PublisherConfig) -> io::Result<Self> {
+        let socket = PubSocket::bind(config.bind, config.topic.as_str()).await?;
+        let publisher_id = RandomState::new().build_hasher().finish() & ID_MASK;
+        let port = socket.address().port();
+        let endpoint = match &config.advertise_host {
+            Some(host) => format!("tcp://{host}:{port}"),
+            None => format!("tcp://{}", SocketAddr::new(config.bind.ip(), port)),
+        };
+        let record = EventChannelRecord {
+            scope: EventScope::Endpoint { endpoint: config.endpoint },
+            topic: config.topic.as_str().to_owned(),
+            publisher_id,
+            transport: EventTransport::Zmq { endpoint },
+        };
+        Ok(Self { publisher_id, topic: config.topic, record, socket, sequence: Mutex::new(0) })
+    }
+
+    /// The publisher's id.
+    pub fn publisher_id(&self) -> u64 {
+        self.publisher_id
+    }
+
+    /// The record under which subscribers find this publisher.
+    pub fn channel_record(&self) -> EventChannelRecord {
+        self.record.clone()
+    }
+
+    /// Publishes KV events in as few messages as the limits allow. The publisher's topic must be
+    /// [`Topic::KvEvents`], and all events must be of one rank, in its order.
+    pub fn publish_kv_events(&self, events: &[KvEvent]) {
+        debug_assert_eq!(self.topic, Topic::KvEvents);
+        let mut rest = events;
+        while !rest.is_empty() {
+            let (batch, later) = rest.split_at(batch_length(rest));
+            self.publish(encode_kv_events(batch));
+            rest = later;
+        }
+    }
+
+    /// Publishes a rank's load. The publisher's topic must be [`Topic::KvMetrics`].
+    pub fn publish_load(&self, load: &Load) {
+        debug_assert_eq!(self.topic, Topic::KvMetrics);
+        self.publish(load.encode());
+    }
+
+    /// Counters so far.
+    pub fn stats(&self) -> PublisherStats {
+        let socket = self.socket.stats();
+        PublisherStats {
+            subscribers: socket.peers,
+            published: *self.sequence.lock(),
+            sent: socket.sent,
+            dropped: socket.dropped,
+        }
+    }
+
+    /// Closes the socket and waits for its tasks.
+    pub async fn close(&self) {
+        self.socket.close().await;
+    }
+
+    fn publish(&self, payload: Vec<u8>) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let mut sequence = self.sequence.lock();
+        let envelope = Envelope {
+            publisher_id: self.publisher_id,
+            sequence: *sequence,
+            published_at_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+            topic: self.topic.as_str().to_owned(),
+            payload: Bytes::from(payload),
+        };
+        *sequence += 1;
+        self.socket.publish(&envelope.to_message());
+    }
+}
+
+/// How many of the events go into one message: at least one.
+fn batch_length(events: &[KvEvent]) -> usize {
+    let mut blocks = 0;
+    let fitting = events.iter().take(MAX_EVENTS).take_while(|event| {
+        blocks += match &event.data {
+            KvEventData::Stored { blocks, .. } => blocks.len(),
+            KvEventData::Removed { blocks } => blocks.len(),
+            KvEventData::Cleared => 0,
+        };
+        blocks <= MAX_BLOCKS
+    });
+    fitting.count().max(1)
+}

@@ -1,0 +1,124 @@
+//! One subscription: connects, decodes, hands on, and connects again when the publisher goes away.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use roost_kv::KvEvent;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+
+use super::EventError;
+use super::envelope::Envelope;
+use super::kv::decode_kv_events;
+use super::load::Load;
+use crate::record::Topic;
+use crate::zmtp::{Connection, ZmtpError};
+
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// What to subscribe to, and whom to tell.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    /// Travels with everything received.
+    pub(crate) id: u64,
+    /// `tcp://HOST:PORT` of the publisher.
+    pub(crate) endpoint: String,
+    pub(crate) topic: Topic,
+    /// The publisher that the record names; messages of others are dropped.
+    pub(crate) publisher_id: u64,
+    pub(crate) out: mpsc::Sender<Received>,
+    /// Messages that could not be used.
+    pub(crate) undecodable: Arc<AtomicU64>,
+}
+
+/// Something from a subscription.
+#[derive(Debug)]
+pub(crate) struct Received {
+    pub(crate) id: u64,
+    pub(crate) signal: Signal,
+}
+
+#[derive(Debug)]
+pub(crate) enum Signal {
+    Connected,
+    Disconnected,
+    Kv(Vec<KvEvent>),
+    Load(Load),
+}
+
+impl Subscription {
+    /// Runs until the receiver of `out` is gone or the task is dropped.
+    pub(crate) async fn run(self) {
+        let mut pause = FIRST_PAUSE;
+        let mut complained = false;
+        loop {
+            let begin = Instant::now();
+            match self.session(&mut complained).await {
+                Ok(()) => return,
+                Err(error) => {
+                    if !complained {
+                        tracing::warn!(endpoint = self.endpoint, topic = self.topic.as_str(), %error,
+                            "event publisher is not reachable; trying again");
+                        complained = true;
+                    }
+                }
+            }
+            pause =
+                if begin.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+            sleep(pause).await;
+        }
+    }
+
+    /// One connection, to its end. `Ok` means that nobody listens any more.
+    async fn session(&self, complained: &mut bool) -> Result<(), ZmtpError> {
+        let mut connection = Connection::subscribe(&self.endpoint, self.topic.as_str()).await?;
+        tracing::debug!(endpoint = self.endpoint, topic = self.topic.as_str(), "subscribed");
+        *complained = false;
+        if self.tell(Signal::Connected).await.is_err() {
+            return Ok(());
+        }
+        loop {
+            let frames = match connection.message().await {
+                Ok(frames) => frames,
+                Err(error) => {
+                    let told = self.tell(Signal::Disconnected).await;
+                    return if told.is_err() { Ok(()) } else { Err(error) };
+                }
+            };
+            match self.decode(&frames) {
+                Ok(signal) => {
+                    if self.tell(signal).await.is_err() {
+                        return Ok(());
+                    }
+                }
+                Err(error) => {
+                    if self.undecodable.fetch_add(1, Ordering::Relaxed) == 0 {
+                        tracing::warn!(endpoint = self.endpoint, topic = self.topic.as_str(), %error,
+                            "event message dropped; further ones are counted only");
+                    }
+                }
+            }
+        }
+    }
+
+    async fn tell(&self, signal: Signal) -> Result<(), mpsc::error::SendError<Received>> {
+        self.out.send(Received { id: self.id, signal }).await
+    }
+
+    fn decode(&self, frames: &[Bytes]) -> Result<Signal, EventError> {
+        let envelope = Envelope::from_frames(frames)?;
+        if envelope.publisher_id != self.publisher_id || envelope.topic != self.topic.as_str() {
+            return Err(EventError::Envelope(format!(
+                "publisher {:x} of {:?} instead of {:x}",
+                envelope.publisher_id, envelope.topic, self.publisher_id
+            )));
+        }
+        match self.topic {
+            Topic::KvEvents => decode_kv_events(&envelope.payload).map(Signal::Kv),
+            Topic::KvMetrics => Load::decode(&envelope.payload).map(Signal::Load),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! One connection: handshake, then frames. The subscriber's side is complete here.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::ZmtpError;
+use super::frame::{self, Decoder, GREETING_BYTES, Item};
+
+const CONNECT: Duration = Duration::from_secs(5);
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Silence after which the kernel asks whether the other side is still there.
+const KEEP_ALIVE: Duration = Duration::from_secs(30);
+const READ_BYTES: usize = 64 << 10;
+
+/// A ZMTP connection whose handshake is done.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(super) stream: TcpStream,
+    buffer: BytesMut,
+    decoder: Decoder,
+    minor: u8,
+}
+
+impl Connection {
+    /// Connects to a PUB socket at `tcp://HOST:PORT` and subscribes to a topic.
+    ///
+    /// Cancel safe: dropping the future closes the connection.
+    pub(crate) async fn subscribe(endpoint: &str, topic: &str) -> Result<Self, ZmtpError> {
+        let address = endpoint.strip_prefix("tcp://").filter(|rest| rest.rsplit_once(':').is_some());
+        let address = address.ok_or_else(|| ZmtpError::Address(endpoint.to_owned()))?;
+        let connecting = timeout(CONNECT, TcpStream::connect(address)).await;
+        let stream = connecting.map_err(|_| ZmtpError::Deadline(CONNECT))??;
+        let mut connection = Self::handshake(stream, "SUB", "PUB").await?;
+        let mut out = BytesMut::new();
+        if connection.minor >= 1 {
+            frame::encode_command(&mut out, "SUBSCRIBE", topic.as_bytes());
+        } else {
+            let subscription = [b"\x01", topic.as_bytes()].concat();
+            out.extend_from_slice(&frame::encode_message(&[&subscription]));
+        }
+        connection.stream.write_all(&out).await?;
+        Ok(connection)
+    }
+
+    /// Receives the next message; commands are answered or ignored. Cancel safe.
+    pub(crate) async fn message(&mut self) -> Result<Vec<Bytes>, ZmtpError> {
+        loop {
+            match self.item().await? {
+                Item::Message(frames) => return Ok(frames),
+                Item::Command { name, body } => self.answer_ping(&name, &body)?,
+            }
+        }
+    }
+
+    /// Greets and exchanges READY, with a deadline for the whole. `peer` may also be the X variant of a socket type.
+    pub(super) async fn handshake(stream: TcpStream, own: &str, peer: &str) -> Result<Self, ZmtpError> {
+        stream.set_nodelay(true)?;
+        let probe = TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE / 3);
+        SockRef::from(&stream).set_tcp_keepalive(&probe)?;
+        let connection = Self { stream, buffer: BytesMut::new(), decoder: Decoder::default(), minor: 0 };
+        let done = timeout(HANDSHAKE, connection.shake(own, peer)).await;
+        done.map_err(|_| ZmtpError::Deadline(HANDSHAKE))?
+    }
+
+    async fn shake(mut self, own: &str, peer: &str) -> Result<Self, ZmtpError> {
+        let mut out = BytesMut::from(&frame::greeting()[..]);
+        frame::encode_command(&mut out, "READY", &frame::ready(own));
+        // Greeting and READY may go together: with NULL nothing depends on the peer's greeting.
+        self.stream.write_all(&out).await?;
+        let mut greeting = [0; GREETING_BYTES];
+        self.stream.read_exact(&mut greeting).await.map_err(closed)?;
+        self.minor = frame::check_greeting(&greeting)?;
+        match self.item().await? {
+            Item::Command { name, body } if &name[..] == b"READY" => {
+                let found = frame::socket_type(body)?;
+                if found.strip_prefix('X').unwrap_or(&found) != peer {
+                    return Err(ZmtpError::SocketType(found));
+                }
+                Ok(self)
+            }
+            _ => Err(ZmtpError::Malformed("handshake")),
+        }
+    }
+
+    /// Receives the next item. Cancel safe: what was read stays in the buffer.
+    pub(super) async fn item(&mut self) -> Result<Item, ZmtpError> {
+        loop {
+            if let Some(item) = self.decoder.decode(&mut self.buffer)? {
+                return Ok(item);
+            }
+            if self.buffer.capacity() == self.buffer.len() {
+                self.buffer.reserve(READ_BYTES);
+            }
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                return Err(ZmtpError::Closed);
+            }
+        }
+    }
+
+    /// Answers a heartbeat without waiting: if the socket cannot take a few bytes now, the peer has other troubles.
+    pub(super) fn answer_ping(&mut self, name: &[u8], body: &[u8]) -> Result<(), ZmtpError> {
+        if name == b"PING" {
+            let mut out = BytesMut::new();
+            frame::encode_command(&mut out, "PONG", body.get(2..).unwrap_or_default());
+            match self.stream.try_write(&out) {
+                Ok(written) if written < out.len() => {
+                    return Err(ZmtpError::Malformed("heartbeat: peer does not read"));
+                }
+                Err(error) if error.kind() != std::io::ErrorKind::WouldBlock => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn closed(error: std::io::Error) -> ZmtpError {
+    if error.kind() == std::io::ErrorKind::UnexpectedEof { ZmtpError::Closed } else { error.into() }
+}
