@@ -27,3 +27,6 @@ pub enum FrameError {
     #[error("malformed frame: {0}")]
     Malformed(&'static str),
 }
+
+#[cfg(test)]
+mod tests;

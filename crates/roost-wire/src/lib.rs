@@ -4,6 +4,8 @@
 mod client;
 mod codec;
 mod fault;
+#[cfg(test)]
+mod fixtures;
 pub mod frame;
 mod line;
 mod listener;
@@ -11,6 +13,8 @@ pub mod message;
 mod msgpack;
 mod stats;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod text;
 mod transport;
 mod worker;

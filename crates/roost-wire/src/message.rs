@@ -30,3 +30,6 @@ pub use options::{GuidedDecoding, OutputOptions, SamplingOptions, StopConditions
 pub use routing::{BootstrapInfo, RouterConfigOverride, Routing};
 pub use token_ids::OutputTokens;
 pub use usage::{CompletionUsage, PromptTokensDetails};
+
+#[cfg(test)]
+mod tests;

@@ -110,7 +110,7 @@ struct Slot {
     /// Bytes queued on the connection before the frame.
     starts_at: u64,
     reply: oneshot::Sender<Result<Ack, AckFailure>>,
-    _in_flight: InFlight,
+    in_flight: InFlight,
 }
 
 /// Why a connection is over.
@@ -155,7 +155,8 @@ impl<'a> Established<'a> {
                 AckFailure::Disconnected
             }
         };
-        for Slot { reply, starts_at, .. } in self.slots {
+        for Slot { reply, starts_at, in_flight, .. } in self.slots {
+            drop(in_flight);
             let untouched = starts_at >= self.written_bytes;
             let _ = reply.send(Err(if untouched { AckFailure::Unsent } else { failure.clone() }));
         }
@@ -212,7 +213,7 @@ impl<'a> Established<'a> {
             deadline,
             starts_at: self.queued_bytes,
             reply: frame.reply,
-            _in_flight: frame.in_flight,
+            in_flight: frame.in_flight,
         });
         self.queued_bytes += (frame.head.len() + frame.body.len()) as u64;
         self.outbox.push_back(frame.head);
@@ -268,7 +269,9 @@ impl<'a> Established<'a> {
         let invalid = |what: &str| Over::Disconnected(Some(io::Error::new(io::ErrorKind::InvalidData, what)));
         while let Some((ack, len)) = Ack::decode(&self.inbox).map_err(|error| invalid(&error.to_string()))? {
             self.inbox.advance(len);
-            let Some(slot) = self.slots.pop_front() else { return Err(invalid("ack without a frame")) };
+            let Some(Slot { reply, in_flight, .. }) = self.slots.pop_front() else {
+                return Err(invalid("ack without a frame"));
+            };
             let counters = &self.connection.counters;
             match &ack {
                 Ack::Accepted => counters.acks_accepted.increment(),
@@ -277,7 +280,9 @@ impl<'a> Established<'a> {
                 Ack::Refused(_) => counters.acks_refused.increment(),
             }
             self.last_used = Instant::now();
-            let _ = slot.reply.send(Ok(ack));
+            // The place is free before the caller learns of it.
+            drop(in_flight);
+            let _ = reply.send(Ok(ack));
         }
         Ok(())
     }

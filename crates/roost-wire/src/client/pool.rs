@@ -82,11 +82,11 @@ impl Pool {
 
     pub(super) fn warm(&self, address: SocketAddr) {
         let mut addresses = self.addresses.lock();
-        let handles = addresses.entry(address).or_default();
-        handles.retain(|handle| !handle.frames.is_closed());
-        if handles.is_empty() {
-            handles.push(self.open(address));
-        }
+        addresses.retain(|_, handles| {
+            handles.retain(|handle| !handle.frames.is_closed());
+            !handles.is_empty()
+        });
+        addresses.entry(address).or_insert_with(|| vec![self.open(address)]);
     }
 
     pub(super) fn forget(&self, address: SocketAddr) {

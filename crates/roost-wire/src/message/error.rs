@@ -232,7 +232,9 @@ impl<'de> Deserialize<'de> for DynamoError {
             Some(reason) => (reason, public),
             None => (Reason::InvalidError, None),
         };
-        let error = Self::new(reason, read.diagnostic.or(read.message).unwrap_or_default());
+        // Without internal text the name of the reason stands in for it.
+        let message = read.message.filter(|message| message != reason.as_str());
+        let error = Self::new(reason, read.diagnostic.or(message).unwrap_or_default());
         Ok(Self { public, caused_by: read.caused_by, ..error })
     }
 }

@@ -1,0 +1,8 @@
+//! Both ends over real sockets: our client with our listener, and each with a peer played by hand.
+
+mod calls;
+mod faults;
+mod harness;
+mod listening;
+mod pooling;
+mod serving;
