@@ -8,6 +8,8 @@
 mod approximate;
 mod blocks;
 mod event;
+#[cfg(test)]
+mod fixtures;
 pub mod hash;
 mod ids;
 mod index;
