@@ -1,0 +1,444 @@
+//! Every family, registered once.
+
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use roost_telemetry::{Error, Name, Registry, buckets};
+
+use super::{MetricsOptions, Stage, worker::Workers};
+
+/// Labels of the router's own series, whose values are those of this process.
+const ROUTER: [&str; 4] = ["dynamo_namespace", "dynamo_component", "worker_id", "router_id"];
+/// The same with the model and the phase of a request.
+const ROUTER_MODEL: [&str; 6] =
+    ["dynamo_namespace", "dynamo_component", "worker_id", "router_id", "model", "phase"];
+/// Labels of a rank of a worker.
+pub(super) const RANK: [&str; 3] = ["worker_id", "dp_rank", "worker_type"];
+/// Labels of a pool of workers.
+const POOL: [&str; 2] = ["model", "worker_type"];
+
+/// Handles and families of the whole frontend.
+#[derive(Debug)]
+pub(super) struct Families {
+    // Requests.
+    pub(super) requests: IntCounterVec,
+    pub(super) started: IntCounterVec,
+    pub(super) active: IntGaugeVec,
+    pub(super) inflight: IntGaugeVec,
+    pub(super) queued: IntGaugeVec,
+    pub(super) disconnected: IntGauge,
+    pub(super) failures: IntCounterVec,
+    pub(super) rejections: IntCounterVec,
+    pub(super) cancellations: IntCounterVec,
+    pub(super) ignored_fields: IntCounter,
+    // Times and lengths.
+    pub(super) duration: HistogramVec,
+    pub(super) time_to_first_token: HistogramVec,
+    pub(super) inter_token_latency: HistogramVec,
+    pub(super) input_tokens: HistogramVec,
+    pub(super) output_tokens: HistogramVec,
+    pub(super) cached_tokens: HistogramVec,
+    pub(super) output_total: IntCounterVec,
+    pub(super) tokenize_latency: Histogram,
+    pub(super) detokenize_latency: Histogram,
+    pub(super) tokenize: Histogram,
+    pub(super) template: Histogram,
+    pub(super) detokenize_us: IntCounter,
+    pub(super) detokenize_tokens: IntCounter,
+    pub(super) stage_duration: [Histogram; Stage::ALL.len()],
+    pub(super) stage_requests: [IntGauge; Stage::ALL.len()],
+    // Retries.
+    pub(super) retries: IntCounterVec,
+    pub(super) retry_duration: HistogramVec,
+    // Models.
+    pub(super) card: CardFamilies,
+    // The router's own view.
+    pub(super) router: RouterFamilies,
+    /// Gauges of workers.
+    pub(super) workers: Workers,
+    pub(super) pool: PoolFamilies,
+    pub(super) kv_blocks: KvBlocks,
+    pub(super) plane: PlaneFamilies,
+    pub(super) prepare_waiting: IntGauge,
+}
+
+/// Facts of a model from its card.
+#[derive(Debug)]
+pub(super) struct CardFamilies {
+    pub(super) context_length: IntGaugeVec,
+    pub(super) block_size: IntGaugeVec,
+    pub(super) total_kv_blocks: IntGaugeVec,
+    pub(super) max_num_seqs: IntGaugeVec,
+    pub(super) max_num_batched_tokens: IntGaugeVec,
+    pub(super) migration_limit: IntGaugeVec,
+    pub(super) ready: IntGaugeVec,
+}
+
+/// `dynamo_component_router_*`, with the labels of this process filled in.
+#[derive(Debug)]
+pub(super) struct RouterFamilies {
+    pub(super) started: IntCounter,
+    pub(super) finished: IntCounter,
+    pub(super) time_to_first_token: Histogram,
+    pub(super) inter_token_latency: Histogram,
+    pub(super) output_tokens: Histogram,
+    pub(super) hit_rate: Histogram,
+    input_tokens: HistogramVec,
+    reused: IntCounterVec,
+    best: IntCounterVec,
+    selected: IntCounterVec,
+    non_max: IntCounterVec,
+    identity: [String; ROUTER.len()],
+}
+
+/// What a pool of workers and its router count.
+#[derive(Debug)]
+pub(super) struct PoolFamilies {
+    pub(super) placed: IntCounterVec,
+    pub(super) rejected: IntCounterVec,
+    pub(super) turns: IntCounterVec,
+    pub(super) rebinds: IntCounterVec,
+    pub(super) ended: IntCounterVec,
+    pub(super) saved: IntCounterVec,
+    pub(super) lost: IntCounterVec,
+    pub(super) spread_lost: IntCounterVec,
+    pub(super) bookings_expired: IntCounterVec,
+    pub(super) worker_failures: IntCounterVec,
+    pub(super) index_blocks: IntGaugeVec,
+    pub(super) index_residencies: IntGaugeVec,
+    pub(super) index_bytes: IntGaugeVec,
+    pub(super) index_skipped: IntCounterVec,
+}
+
+/// Blocks in KV events, by what they changed.
+#[derive(Debug)]
+pub(super) struct KvBlocks {
+    pub(super) stored: IntCounter,
+    pub(super) duplicate: IntCounter,
+    pub(super) skipped: IntCounter,
+    pub(super) removed: IntCounter,
+    pub(super) unknown_removed: IntCounter,
+}
+
+/// The request plane.
+#[derive(Debug)]
+pub(super) struct PlaneFamilies {
+    pub(super) calls: IntCounter,
+    pub(super) acks: IntCounterVec,
+    pub(super) deadlines: IntCounterVec,
+    pub(super) failures: IntCounterVec,
+    pub(super) connections: IntGauge,
+    pub(super) sent_bytes: IntCounter,
+    pub(super) errors: IntCounter,
+}
+
+impl Families {
+    pub(super) fn register(registry: &Registry, options: &MetricsOptions) -> Result<Self, Error> {
+        use Name::{FixedFrontend as Fixed, Frontend, Full};
+        let r = registry;
+        let model = &["model"][..];
+        let fine = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0];
+        let latency = buckets::exponential(0.5, 2.0, 11);
+        let latency = r.histogram_vec(
+            Fixed("tokenizer_latency_ms"),
+            "Milliseconds a request spent in the tokenizer, by operation.",
+            &["operation"],
+            &latency,
+        )?;
+        let stages = r.histogram_vec(
+            Fixed("stage_duration_seconds"),
+            "Seconds a request spent in a stage.",
+            &["stage"],
+            &fine,
+        )?;
+        let staged = r.gauge_vec(Fixed("stage_requests"), "Requests in a stage now.", &["stage", "phase"])?;
+        Ok(Self {
+            requests: r.counter_vec(
+                Frontend("requests_total"),
+                "Requests that ended, by how.",
+                &["model", "endpoint", "request_type", "status", "error_type"],
+            )?,
+            started: r.counter_vec(
+                Frontend("requests_started_total"),
+                "Requests whose body was read and whose model is known.",
+                &["model", "endpoint", "request_type"],
+            )?,
+            active: r.gauge_vec(Frontend("active_requests"), "Requests from their start to the end of their answer.", model)?,
+            inflight: r.gauge_vec(Frontend("inflight_requests"), "Requests that are routed or with a worker.", model)?,
+            queued: r.gauge_vec(Frontend("queued_requests"), "Requests that wait for their first token.", model)?,
+            disconnected: r.gauge(Frontend("disconnected_clients"), "Clients that went away before the end of their answer, since the start.")?,
+            failures: r.counter_vec(Frontend("failures_total"), "Requests that failed, by class and reason.", &["class", "reason"])?,
+            rejections: r.counter_vec(Frontend("model_rejection_total"), "Requests refused because of overload.", &["model", "endpoint"])?,
+            cancellations: r.counter_vec(
+                Frontend("model_cancellation_total"),
+                "Requests whose client went away.",
+                &["model", "endpoint", "request_type"],
+            )?,
+            ignored_fields: r.counter(Full("roost_ignored_fields_total"), "Members of requests that are not known and were ignored.")?,
+            duration: r.histogram_vec(
+                Frontend("request_duration_seconds"),
+                "Seconds from the start of a request to its end.",
+                model,
+                &options.request_duration,
+            )?,
+            time_to_first_token: r.histogram_vec(
+                Frontend("time_to_first_token_seconds"),
+                "Seconds from the start of a request to its first token.",
+                model,
+                &options.time_to_first_token,
+            )?,
+            inter_token_latency: r.histogram_vec(
+                Frontend("inter_token_latency_seconds"),
+                "Seconds between tokens; a gap before several tokens is shared among them.",
+                model,
+                &options.inter_token_latency,
+            )?,
+            input_tokens: r.histogram_vec(Frontend("input_sequence_tokens"), "Tokens of a prompt.", model, &options.input_sequence)?,
+            output_tokens: r.histogram_vec(Frontend("output_sequence_tokens"), "Tokens of an answer.", model, &options.output_sequence)?,
+            cached_tokens: r.histogram_vec(
+                Frontend("cached_tokens"),
+                "Tokens of a prompt that the worker had cached, as it reports.",
+                model,
+                &options.input_sequence,
+            )?,
+            output_total: r.counter_vec(Frontend("output_tokens_total"), "Tokens of all answers.", model)?,
+            tokenize_latency: latency.with_label_values(&["tokenize"]),
+            detokenize_latency: latency.with_label_values(&["detokenize"]),
+            tokenize: r.histogram(Fixed("tokenize_seconds"), "Seconds to turn a prompt into tokens.", &fine[..9])?,
+            template: r.histogram(
+                Fixed("template_seconds"),
+                "Seconds to render a prompt.",
+                &[0.00001, 0.00005, 0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05],
+            )?,
+            detokenize_us: r.counter(Fixed("detokenize_total_us"), "Microseconds spent on turning tokens into text.")?,
+            detokenize_tokens: r.counter(Fixed("detokenize_token_count"), "Tokens turned into text.")?,
+            stage_duration: Stage::ALL.map(|stage| stages.with_label_values(&[stage.duration_label()])),
+            stage_requests: Stage::ALL.map(|stage| staged.with_label_values(&stage.request_labels())),
+            retries: r.counter_vec(
+                Frontend("model_migration_total"),
+                "Requests tried on another worker.",
+                &["migration_type", "model"],
+            )?,
+            retry_duration: r.histogram_vec(
+                Frontend("model_migration_duration_seconds"),
+                "Seconds from the first failure of a request to its first item from another worker, or to its end.",
+                &["migration_type", "model", "outcome"],
+                &[0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0],
+            )?,
+            card: CardFamilies::register(r)?,
+            router: RouterFamilies::register(r, options)?,
+            workers: Workers::register(r)?,
+            pool: PoolFamilies::register(r)?,
+            kv_blocks: KvBlocks::register(r)?,
+            plane: PlaneFamilies::register(r)?,
+            prepare_waiting: r.gauge(Full("roost_prepare_waiting"), "Requests that wait for a thread to render and tokenize.")?,
+        })
+    }
+}
+
+impl CardFamilies {
+    fn register(r: &Registry) -> Result<Self, Error> {
+        let gauge = |name, help| r.gauge_vec(Name::Frontend(name), help, &["model"]);
+        Ok(Self {
+            context_length: gauge("model_context_length", "Tokens of prompt and answer together.")?,
+            block_size: gauge("model_kv_cache_block_size", "Tokens per KV block.")?,
+            total_kv_blocks: gauge("model_total_kv_blocks", "KV blocks per rank.")?,
+            max_num_seqs: gauge("model_max_num_seqs", "Requests a rank runs at once.")?,
+            max_num_batched_tokens: gauge("model_max_num_batched_tokens", "Tokens a rank computes at once.")?,
+            migration_limit: gauge("model_migration_limit", "Retries a request may have.")?,
+            ready: gauge("model_ready", "1 while the model can be served.")?,
+        })
+    }
+}
+
+impl RouterFamilies {
+    fn register(r: &Registry, options: &MetricsOptions) -> Result<Self, Error> {
+        let id = options.router_id.to_string();
+        let identity = [options.namespace.clone(), options.component.clone(), id.clone(), id];
+        let counter = |name, help| {
+            Ok::<_, Error>(r.counter_vec(Name::Full(name), help, &ROUTER)?.with_label_values(&identity))
+        };
+        let histogram = |name, help, bounds: &[f64]| {
+            Ok::<_, Error>(
+                r.histogram_vec(Name::Full(name), help, &ROUTER, bounds)?.with_label_values(&identity),
+            )
+        };
+        let of_model = |name, help| r.counter_vec(Name::Full(name), help, &ROUTER_MODEL);
+        let with_type = ["dynamo_namespace", "dynamo_component", "worker_id", "router_id", "worker_type"];
+        Ok(Self {
+            started: counter(
+                "dynamo_component_router_requests_started_total",
+                "Requests given to the router.",
+            )?,
+            finished: counter(
+                "dynamo_component_router_requests_total",
+                "Requests the router has finished with.",
+            )?,
+            time_to_first_token: histogram(
+                "dynamo_component_router_time_to_first_token_seconds",
+                "Seconds from the start of a request to its first token.",
+                &buckets::logarithmic(0.001, 480.0, 18),
+            )?,
+            inter_token_latency: histogram(
+                "dynamo_component_router_inter_token_latency_seconds",
+                "Mean seconds between the tokens of an answer.",
+                &buckets::logarithmic(0.001, 2.0, 13),
+            )?,
+            output_tokens: histogram(
+                "dynamo_component_router_output_sequence_tokens",
+                "Tokens of an answer.",
+                &buckets::logarithmic(50.0, 32_000.0, 10),
+            )?,
+            hit_rate: histogram(
+                "dynamo_component_router_kv_hit_rate",
+                "Part of a prompt that the chosen worker is expected to have cached.",
+                &buckets::linear(0.0, 0.05, 21),
+            )?,
+            input_tokens: r.histogram_vec(
+                Name::Full("dynamo_component_router_input_sequence_tokens"),
+                "Tokens of a prompt.",
+                &ROUTER_MODEL,
+                &buckets::logarithmic(50.0, 128_000.0, 12),
+            )?,
+            reused: of_model(
+                "dynamo_component_router_kv_worker_reused_tokens_total",
+                "Prompt tokens that workers report to have had cached.",
+            )?,
+            best: of_model(
+                "dynamo_component_router_kv_best_eligible_cached_prefix_tokens_total",
+                "Prompt tokens cached on the eligible worker that had most of them.",
+            )?,
+            selected: of_model(
+                "dynamo_component_router_kv_selected_cached_prefix_tokens_total",
+                "Prompt tokens cached on the chosen worker.",
+            )?,
+            non_max: r.counter_vec(
+                Name::Full("dynamo_component_router_non_max_overlap_selections_total"),
+                "Requests that went to another worker than the one with most of the prompt cached.",
+                &with_type,
+            )?,
+            identity,
+        })
+    }
+
+    /// Prompt lengths of a model.
+    pub(super) fn input_tokens(&self, model: &str, phase: &str) -> Histogram {
+        self.input_tokens.with_label_values(&self.with(&[model, phase]))
+    }
+
+    /// Cached tokens that workers of a model report.
+    pub(super) fn reused(&self, model: &str, phase: &str) -> IntCounter {
+        self.reused.with_label_values(&self.with(&[model, phase]))
+    }
+
+    /// Cached tokens on the best worker.
+    pub(super) fn best(&self, model: &str, phase: &str) -> IntCounter {
+        self.best.with_label_values(&self.with(&[model, phase]))
+    }
+
+    /// Cached tokens on the chosen worker.
+    pub(super) fn selected(&self, model: &str, phase: &str) -> IntCounter {
+        self.selected.with_label_values(&self.with(&[model, phase]))
+    }
+
+    /// Choices of another worker than the best.
+    pub(super) fn non_max(&self, worker_type: &str) -> IntCounter {
+        self.non_max.with_label_values(&self.with(&[worker_type]))
+    }
+
+    fn with<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        self.identity.iter().map(String::as_str).chain(more.iter().copied()).collect()
+    }
+}
+
+impl PoolFamilies {
+    fn register(r: &Registry) -> Result<Self, Error> {
+        let counter = |name, help| r.counter_vec(Name::Full(name), help, &POOL);
+        let by = |name, help, label| r.counter_vec(Name::Full(name), help, &["model", "worker_type", label]);
+        let gauge = |name, help| r.gauge_vec(Name::Full(name), help, &POOL);
+        Ok(Self {
+            placed: counter("roost_router_placed_total", "Requests given a worker.")?,
+            rejected: by("roost_router_rejected_total", "Requests given no worker, by reason.", "reason")?,
+            turns: by(
+                "roost_affinity_turns_total",
+                "Turns of sessions: hit stayed with its worker, new is a first turn, followed came while the first was \
+                 being placed, unbound found the table full of running sessions.",
+                "outcome",
+            )?,
+            rebinds: by(
+                "roost_affinity_rebinds_total",
+                "Sessions that had to leave their worker, by reason.",
+                "reason",
+            )?,
+            ended: by(
+                "roost_affinity_ended_total",
+                "Bindings that ended: expired by idle time, or evicted by new ones.",
+                "reason",
+            )?,
+            saved: counter(
+                "roost_router_cached_tokens_total",
+                "Prompt tokens that were cached on the chosen worker.",
+            )?,
+            lost: counter(
+                "roost_router_lost_tokens_total",
+                "Prompt tokens that were cached on a better worker than the chosen one.",
+            )?,
+            spread_lost: counter(
+                "roost_router_spread_lost_tokens_total",
+                "Of the lost tokens, those given up so that new sessions spread over the workers.",
+            )?,
+            bookings_expired: counter(
+                "roost_router_bookings_expired_total",
+                "Bookings dropped because nothing was heard of them.",
+            )?,
+            worker_failures: counter(
+                "roost_router_worker_failures_total",
+                "Failures of workers that led to their quarantine.",
+            )?,
+            index_blocks: gauge("roost_index_blocks", "Distinct KV blocks in the index.")?,
+            index_residencies: gauge(
+                "roost_index_residencies",
+                "KV blocks in the index, counted once per holder.",
+            )?,
+            index_bytes: gauge("roost_index_bytes", "Memory of the index in bytes, estimated.")?,
+            index_skipped: counter(
+                "roost_index_skipped_events_total",
+                "Stored events that followed no known block.",
+            )?,
+        })
+    }
+}
+
+impl KvBlocks {
+    fn register(r: &Registry) -> Result<Self, Error> {
+        let blocks = r.counter_vec(
+            Name::Full("roost_kv_blocks_total"),
+            "Blocks in KV events, by what they changed.",
+            &["change"],
+        )?;
+        let change = |change| blocks.with_label_values(&[change]);
+        Ok(Self {
+            stored: change("stored"),
+            duplicate: change("duplicate"),
+            skipped: change("skipped"),
+            removed: change("removed"),
+            unknown_removed: change("unknown_removed"),
+        })
+    }
+}
+
+impl PlaneFamilies {
+    fn register(r: &Registry) -> Result<Self, Error> {
+        let by = |name, help, label| r.counter_vec(Name::Full(name), help, &[label]);
+        Ok(Self {
+            calls: r.counter(Name::Full("roost_plane_calls_total"), "Requests sent to workers.")?,
+            acks: by("roost_plane_acks_total", "Acknowledgements of workers, by what they say.", "result")?,
+            deadlines: by("roost_plane_deadlines_total", "Waits for workers that took too long.", "wait")?,
+            failures: by("roost_plane_failures_total", "Requests that did not reach a worker.", "failure")?,
+            connections: r.gauge(Name::Full("roost_plane_connections"), "Open connections to workers.")?,
+            sent_bytes: r.counter(Name::Full("dynamo_transport_tcp_bytes_sent_total"), "Bytes of requests sent to workers.")?,
+            errors: r.counter(
+                Name::Full("dynamo_transport_tcp_errors_total"),
+                "Requests that failed on their way: no connection, no acknowledgement in time, connection lost.",
+            )?,
+        })
+    }
+}

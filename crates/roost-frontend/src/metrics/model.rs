@@ -1,0 +1,146 @@
+//! The handles of one model, resolved once.
+
+use std::{
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
+
+use prometheus::{Histogram, IntCounter, IntGauge};
+use roost_cluster::ModelCard;
+
+use super::{Endpoint, Outcome, RequestKind, WorkerType, families::Families};
+
+/// Type of a retry before the first token.
+const NEW_REQUEST: &str = "new_request";
+
+/// Everything counted per model.
+#[derive(Debug)]
+pub struct ModelMetrics {
+    pub(super) families: Arc<Families>,
+    pub(super) all_active: Arc<AtomicUsize>,
+    pub(super) active: IntGauge,
+    pub(super) inflight: IntGauge,
+    pub(super) queued: IntGauge,
+    pub(super) duration: Histogram,
+    pub(super) time_to_first_token: Histogram,
+    pub(super) inter_token_latency: Histogram,
+    pub(super) input_tokens: Histogram,
+    pub(super) output_tokens: Histogram,
+    pub(super) cached_tokens: Histogram,
+    pub(super) output_total: IntCounter,
+    pub(super) router_input_tokens: Histogram,
+    pub(super) router_reused: IntCounter,
+    pub(super) retries: IntCounter,
+    /// By whether the retry succeeded.
+    retry_duration: [Histogram; 2],
+    by_route: [[RouteMetrics; RequestKind::ALL.len()]; Endpoint::ALL.len()],
+    card: CardGauges,
+}
+
+/// Everything counted per model, endpoint and kind of answer.
+#[derive(Debug)]
+pub(super) struct RouteMetrics {
+    pub(super) started: IntCounter,
+    pub(super) ended: [IntCounter; Outcome::ALL.len()],
+    pub(super) cancelled: IntCounter,
+    pub(super) rejected: IntCounter,
+}
+
+#[derive(Debug)]
+struct CardGauges {
+    context_length: IntGauge,
+    block_size: IntGauge,
+    total_kv_blocks: IntGauge,
+    max_num_seqs: IntGauge,
+    max_num_batched_tokens: IntGauge,
+    migration_limit: IntGauge,
+    ready: IntGauge,
+}
+
+impl ModelMetrics {
+    pub(super) fn new(name: &str, families: &Arc<Families>, all_active: &Arc<AtomicUsize>) -> Self {
+        let f = families;
+        let model = &[name];
+        let phase = WorkerType::Decode.phase();
+        let by_route = Endpoint::ALL.map(|endpoint| {
+            RequestKind::ALL.map(|kind| {
+                let route = [name, endpoint.as_str(), kind.as_str()];
+                RouteMetrics {
+                    started: f.started.with_label_values(&route),
+                    ended: Outcome::ALL.map(|outcome| {
+                        let [name, endpoint, kind] = route;
+                        f.requests.with_label_values(&[
+                            name,
+                            endpoint,
+                            kind,
+                            outcome.status(),
+                            outcome.error_type(),
+                        ])
+                    }),
+                    cancelled: f.cancellations.with_label_values(&route),
+                    rejected: f.rejections.with_label_values(&[name, endpoint.as_str()]),
+                }
+            })
+        });
+        Self {
+            all_active: Arc::clone(all_active),
+            active: f.active.with_label_values(model),
+            inflight: f.inflight.with_label_values(model),
+            queued: f.queued.with_label_values(model),
+            duration: f.duration.with_label_values(model),
+            time_to_first_token: f.time_to_first_token.with_label_values(model),
+            inter_token_latency: f.inter_token_latency.with_label_values(model),
+            input_tokens: f.input_tokens.with_label_values(model),
+            output_tokens: f.output_tokens.with_label_values(model),
+            cached_tokens: f.cached_tokens.with_label_values(model),
+            output_total: f.output_total.with_label_values(model),
+            router_input_tokens: f.router.input_tokens(name, phase),
+            router_reused: f.router.reused(name, phase),
+            retries: f.retries.with_label_values(&[NEW_REQUEST, name]),
+            retry_duration: ["failure", "success"]
+                .map(|outcome| f.retry_duration.with_label_values(&[NEW_REQUEST, name, outcome])),
+            by_route,
+            card: CardGauges {
+                context_length: f.card.context_length.with_label_values(model),
+                block_size: f.card.block_size.with_label_values(model),
+                total_kv_blocks: f.card.total_kv_blocks.with_label_values(model),
+                max_num_seqs: f.card.max_num_seqs.with_label_values(model),
+                max_num_batched_tokens: f.card.max_num_batched_tokens.with_label_values(model),
+                migration_limit: f.card.migration_limit.with_label_values(model),
+                ready: f.card.ready.with_label_values(model),
+            },
+            families: Arc::clone(families),
+        }
+    }
+
+    /// Takes the facts of the model's card; what the card does not say is 0.
+    pub fn card(&self, card: &ModelCard) {
+        let runtime = &card.runtime_config;
+        let gauge = &self.card;
+        gauge.context_length.set(i64::from(card.context_length_tokens()));
+        gauge.block_size.set(i64::from(card.block_size_tokens().unwrap_or(0)));
+        gauge.total_kv_blocks.set(whole(runtime.total_kv_blocks));
+        gauge.max_num_seqs.set(whole(runtime.max_num_seqs));
+        gauge.max_num_batched_tokens.set(whole(runtime.max_num_batched_tokens));
+        gauge.migration_limit.set(i64::from(card.migration_limit));
+    }
+
+    /// Says whether the model can be served.
+    pub fn ready(&self, ready: bool) {
+        self.card.ready.set(i64::from(ready));
+    }
+
+    /// Records how a retry before the first token ended, and how long after the first failure.
+    pub fn retry_ended(&self, took: Duration, succeeded: bool) {
+        self.retry_duration[usize::from(succeeded)].observe(took.as_secs_f64());
+    }
+
+    pub(super) fn route(&self, endpoint: Endpoint, kind: RequestKind) -> &RouteMetrics {
+        &self.by_route[endpoint.index()][kind.index()]
+    }
+}
+
+/// A gauge holds signed numbers; no count of a card comes near their limit.
+fn whole(value: Option<u64>) -> i64 {
+    value.and_then(|value| i64::try_from(value).ok()).unwrap_or(0)
+}

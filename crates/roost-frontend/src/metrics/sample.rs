@@ -1,0 +1,207 @@
+//! What routers, indexes and planes count themselves, taken over at a scrape.
+
+use std::collections::{BTreeSet, HashMap};
+
+use prometheus::{IntCounter, IntGauge};
+use roost_kv::{IndexStats, WorkerRank};
+use roost_router::{RebindReason, Snapshot, Stats};
+use roost_wire::ClientStats;
+
+use super::{WorkerType, families::Families, labels};
+
+/// Everything that is counted elsewhere, at one moment.
+#[derive(Debug, Default)]
+pub struct Sample<'a> {
+    /// Every pool there is.
+    pub pools: Vec<PoolSample<'a>>,
+    /// The request plane.
+    pub client: ClientStats,
+    /// Requests that wait for a thread to prepare them.
+    pub prepare_waiting: usize,
+}
+
+/// The workers of one model and leg.
+#[derive(Debug)]
+pub struct PoolSample<'a> {
+    /// Model, by its card.
+    pub model: &'a str,
+    /// Leg.
+    pub worker_type: WorkerType,
+    /// Its router.
+    pub router: Snapshot,
+    /// Its index.
+    pub index: IndexStats,
+}
+
+/// What was taken over so far. Counters elsewhere start at zero when a pool or a client is made anew; only growth is
+/// added to ours.
+#[derive(Debug, Default)]
+pub(super) struct Sampled {
+    pools: HashMap<(Box<str>, WorkerType), PoolSeries>,
+    client: ClientStats,
+}
+
+#[derive(Debug)]
+struct PoolSeries {
+    stats: Stats,
+    skipped_events: u64,
+    placed: IntCounter,
+    rejected: [IntCounter; 2],
+    turns: [IntCounter; 4],
+    ended: [IntCounter; 2],
+    rebinds: [IntCounter; RebindReason::ALL.len()],
+    saved: IntCounter,
+    lost: IntCounter,
+    spread_lost: IntCounter,
+    bookings_expired: IntCounter,
+    worker_failures: IntCounter,
+    best: IntCounter,
+    selected: IntCounter,
+    non_max: IntCounter,
+    index_blocks: IntGauge,
+    index_residencies: IntGauge,
+    index_bytes: IntGauge,
+    index_skipped: IntCounter,
+}
+
+impl Sampled {
+    pub(super) fn take(&mut self, families: &Families, sample: &Sample<'_>) {
+        let mut present: BTreeSet<(WorkerRank, WorkerType)> = BTreeSet::new();
+        for pool in &sample.pools {
+            for rank in &pool.router.ranks {
+                present.insert((rank.rank, pool.worker_type));
+                let gauges = families.workers.of(rank.rank, pool.worker_type);
+                gauges.active_blocks.set(whole(rank.active_blocks));
+                gauges.prefill_tokens.set(whole(rank.prefill_tokens));
+                gauges.active_requests.set(i64::from(rank.active_requests));
+                gauges.bindings.set(whole(rank.bindings as u64));
+                gauges.busy.set(i64::from(rank.busy));
+                gauges.quarantined.set(i64::from(rank.quarantined));
+                gauges.draining.set(i64::from(rank.draining));
+            }
+            let key = (Box::from(pool.model), pool.worker_type);
+            self.pools.entry(key).or_insert_with(|| PoolSeries::new(families, pool)).take(pool);
+        }
+        families.workers.retain(|key| present.contains(key));
+        for ((model, worker_type), series) in &mut self.pools {
+            let is_there =
+                sample.pools.iter().any(|pool| pool.model == &**model && pool.worker_type == *worker_type);
+            if !is_there {
+                series.gone();
+            }
+        }
+        self.take_client(families, &sample.client);
+        families.prepare_waiting.set(whole(sample.prepare_waiting as u64));
+    }
+
+    fn take_client(&mut self, families: &Families, now: &ClientStats) {
+        let before = std::mem::replace(&mut self.client, *now);
+        let plane = &families.plane;
+        let add =
+            |counter: &IntCounter, of: fn(&ClientStats) -> u64| counter.inc_by(growth(of(&before), of(now)));
+        add(&plane.calls, |stats| stats.calls);
+        add(&plane.sent_bytes, |stats| stats.sent_bytes);
+        add(&plane.errors, |stats| stats.connect_failures + stats.ack_timeouts + stats.disconnects);
+        let ack = |result| plane.acks.with_label_values(&[result]);
+        add(&ack("accepted"), |stats| stats.acks_accepted);
+        add(&ack("overloaded"), |stats| stats.acks_overloaded);
+        add(&ack("unavailable"), |stats| stats.acks_unavailable);
+        add(&ack("refused"), |stats| stats.acks_refused);
+        let deadline = |wait| plane.deadlines.with_label_values(&[wait]);
+        add(&deadline("ack"), |stats| stats.ack_timeouts);
+        add(&deadline("call_home"), |stats| stats.call_home_timeouts);
+        add(&deadline("prologue"), |stats| stats.prologue_timeouts);
+        let failure = |failure| plane.failures.with_label_values(&[failure]);
+        add(&failure("connect"), |stats| stats.connect_failures);
+        add(&failure("disconnect"), |stats| stats.disconnects);
+        add(&failure("pool_full"), |stats| stats.pool_full);
+        add(&failure("prologue"), |stats| stats.prologue_errors);
+        plane.connections.set(whole(now.open_connections));
+    }
+}
+
+impl PoolSeries {
+    fn new(families: &Families, pool: &PoolSample<'_>) -> Self {
+        let (model, worker_type) = (pool.model, pool.worker_type.as_str());
+        let phase = pool.worker_type.phase();
+        let f = &families.pool;
+        let pool_labels = &[model, worker_type];
+        let with = |value| [model, worker_type, value];
+        Self {
+            stats: Stats::default(),
+            skipped_events: 0,
+            placed: f.placed.with_label_values(pool_labels),
+            rejected: ["overloaded", "other"].map(|reason| f.rejected.with_label_values(&with(reason))),
+            turns: ["hit", "new", "followed", "unbound"]
+                .map(|outcome| f.turns.with_label_values(&with(outcome))),
+            ended: ["expired", "evicted"].map(|reason| f.ended.with_label_values(&with(reason))),
+            rebinds: RebindReason::ALL
+                .map(|reason| f.rebinds.with_label_values(&with(labels::rebind_reason(reason)))),
+            saved: f.saved.with_label_values(pool_labels),
+            lost: f.lost.with_label_values(pool_labels),
+            spread_lost: f.spread_lost.with_label_values(pool_labels),
+            bookings_expired: f.bookings_expired.with_label_values(pool_labels),
+            worker_failures: f.worker_failures.with_label_values(pool_labels),
+            best: families.router.best(model, phase),
+            selected: families.router.selected(model, phase),
+            non_max: families.router.non_max(worker_type),
+            index_blocks: f.index_blocks.with_label_values(pool_labels),
+            index_residencies: f.index_residencies.with_label_values(pool_labels),
+            index_bytes: f.index_bytes.with_label_values(pool_labels),
+            index_skipped: f.index_skipped.with_label_values(pool_labels),
+        }
+    }
+
+    fn take(&mut self, pool: &PoolSample<'_>) {
+        let now = pool.router.stats;
+        // A pool that was made anew has counted less than before: nothing of the old one is in it.
+        if now.placed < self.stats.placed {
+            self.stats = Stats::default();
+        }
+        let before = std::mem::replace(&mut self.stats, now);
+        let add = |counter: &IntCounter, of: fn(&Stats) -> u64| counter.inc_by(growth(of(&before), of(&now)));
+        add(&self.placed, |stats| stats.placed);
+        add(&self.rejected[0], |stats| stats.rejected_overloaded);
+        add(&self.rejected[1], |stats| stats.rejected_other);
+        add(&self.turns[0], |stats| stats.affinity_hits);
+        add(&self.turns[1], |stats| stats.affinity_new);
+        add(&self.turns[2], |stats| stats.affinity_followed);
+        add(&self.turns[3], |stats| stats.affinity_table_full);
+        add(&self.ended[0], |stats| stats.affinity_expired);
+        add(&self.ended[1], |stats| stats.affinity_evicted);
+        for (counter, reason) in self.rebinds.iter().zip(RebindReason::ALL) {
+            counter.inc_by(growth(before.rebinds_for(reason), now.rebinds_for(reason)));
+        }
+        add(&self.saved, |stats| stats.selected_cached_tokens);
+        add(&self.selected, |stats| stats.selected_cached_tokens);
+        add(&self.best, |stats| stats.best_cached_tokens);
+        add(&self.lost, |stats| stats.best_cached_tokens.saturating_sub(stats.selected_cached_tokens));
+        add(&self.spread_lost, |stats| stats.spread_lost_tokens);
+        add(&self.non_max, |stats| stats.non_max_overlap_selections);
+        add(&self.bookings_expired, |stats| stats.bookings_expired);
+        add(&self.worker_failures, |stats| stats.worker_failures);
+        self.index_blocks.set(whole(pool.index.blocks as u64));
+        self.index_residencies.set(whole(pool.index.residencies as u64));
+        self.index_bytes.set(whole(pool.index.bytes as u64));
+        let skipped = pool.index.skipped_events;
+        self.index_skipped.inc_by(growth(std::mem::replace(&mut self.skipped_events, skipped), skipped));
+    }
+
+    /// The pool is no more: its index is empty. Counters keep what they have.
+    fn gone(&mut self) {
+        self.stats = Stats::default();
+        self.skipped_events = 0;
+        self.index_blocks.set(0);
+        self.index_residencies.set(0);
+        self.index_bytes.set(0);
+    }
+}
+
+/// How much a counter grew; after a restart, all it has.
+fn growth(before: u64, now: u64) -> u64 {
+    now.checked_sub(before).unwrap_or(now)
+}
+
+fn whole(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
