@@ -217,18 +217,15 @@ impl Table {
     }
 
     /// The turn was dispatched to `rank`: the session is bound there. Returns why, if it moved.
-    pub(crate) fn commit(&mut self, hold: Hold, rank: WorkerRank) -> Option<RebindReason> {
+    pub(crate) fn commit(&mut self, now: Instant, hold: Hold, rank: WorkerRank) -> Option<RebindReason> {
         let entry = self.held(hold)?;
-        if !entry.committed {
-            entry.committed = true;
-            entry.target = rank;
-            return None;
-        }
-        hold.moves.filter(|_| entry.target != rank || entry.moving.is_some())?;
+        let reason = if entry.committed { Some(hold.moves?) } else { None };
         let moved = entry.target != rank;
+        entry.committed = true;
         entry.target = rank;
         entry.moving = None;
-        hold.moves.filter(|_| moved)
+        self.settle(now, hold.slot);
+        reason.filter(|_| moved)
     }
 
     /// The turn ended. The last lease starts the idle clock, or ends a binding that was never committed.
@@ -244,20 +241,16 @@ impl Table {
                 entry.moving = None;
             }
         }
-        if entry.leases > 0 {
-            return;
+        if entry.leases == 0 {
+            if !entry.committed {
+                self.forget(now, hold.slot);
+                return;
+            }
+            entry.moving = None;
+            entry.deadline = deadline;
+            self.idle.push(hold.slot);
         }
-        if !entry.committed {
-            self.forget(now, hold.slot);
-            return;
-        }
-        entry.moving = None;
-        entry.deadline = deadline;
-        let target = entry.target;
-        self.idle.push(hold.slot);
-        if let Some(entry) = &mut self.entries[hold.slot as usize].entry {
-            self.promises.settle(now, &mut entry.promise, target);
-        }
+        self.settle(now, hold.slot);
     }
 
     /// Ends a binding by name; running turns keep their place. False if there was none.
@@ -313,6 +306,14 @@ impl Table {
 
     fn entry(&self, slot: u32) -> Option<&Entry> {
         self.entries[slot as usize].entry.as_ref()
+    }
+
+    /// Moves a session's promise to where its next turn would go.
+    fn settle(&mut self, now: Instant, slot: u32) {
+        if let Some(entry) = &mut self.entries[slot as usize].entry {
+            let rank = entry.moving.map_or(entry.target, |moving| moving.to);
+            self.promises.settle(now, &mut entry.promise, rank);
+        }
     }
 
     fn held(&mut self, hold: Hold) -> Option<&mut Entry> {

@@ -172,7 +172,7 @@ impl Core {
 
 impl Core {
     /// The request reached its worker: its session is bound, and a worker on probation trusted.
-    pub fn committed(&mut self, _now: Instant, id: BookingId) {
+    pub fn committed(&mut self, now: Instant, id: BookingId) {
         let Some(booking) = self.load.touch(id) else { return };
         if std::mem::replace(&mut booking.committed, true) {
             return;
@@ -182,7 +182,7 @@ impl Core {
             member.quarantine.accepted();
         }
         if let (Some(table), Some(hold)) = (&mut self.affinity, hold)
-            && let Some(reason) = table.commit(hold, rank)
+            && let Some(reason) = table.commit(now, hold, rank)
         {
             self.stats.rebinds[reason.index()] += 1;
         }

@@ -11,6 +11,8 @@ mod config;
 mod core;
 mod cost;
 mod explain;
+#[cfg(test)]
+mod fixtures;
 mod fleet;
 mod handle;
 mod load;

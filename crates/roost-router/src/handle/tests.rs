@@ -1,1 +1,92 @@
+use std::time::Duration;
 
+use roost_kv::{Overlap, SequenceHash};
+
+use super::*;
+use crate::{AffinityConfig, AffinityOutcome, Config, Mode};
+
+/// A router of two workers on a clock that stands still.
+fn router() -> Router {
+    let affinity = AffinityConfig { ttl: Some(Duration::from_secs(60)), ..AffinityConfig::default() };
+    let config = Config { mode: Mode::Kv, affinity, ..Config::default() };
+    let start = Instant::now();
+    let router = Router::with_clock(Core::new(config, 1).unwrap(), move || start);
+    for id in 1..=2 {
+        router.worker_joined(Worker { id: WorkerId(id), ..Worker::default() });
+    }
+    router
+}
+
+fn load(router: &Router) -> (u64, u32) {
+    let ranks = router.snapshot().ranks;
+    (ranks.iter().map(|rank| rank.prefill_tokens).sum(), ranks.iter().map(|rank| rank.active_requests).sum())
+}
+
+fn place(router: &Router, session: &str) -> (Placement, Lease) {
+    let sequence: Arc<[SequenceHash]> = Arc::from([]);
+    let overlap = Overlap::default();
+    router.place(&Request { session: Some(session), ..Request::new(100, 16, &sequence, &overlap) }).unwrap()
+}
+
+#[test]
+fn a_dropped_lease_gives_the_load_back_and_leaves_no_binding() {
+    let router = router();
+    let (_, lease) = place(&router, "s");
+    assert_eq!(load(&router), (100, 1));
+    drop(lease);
+    assert_eq!(load(&router), (0, 0));
+    assert_eq!(router.bound("s"), None);
+}
+
+#[test]
+fn a_finished_lease_is_not_given_back_again() {
+    let router = router();
+    let (first, lease) = place(&router, "s");
+    lease.committed();
+    lease.first_token();
+    assert_eq!(load(&router), (0, 1));
+    lease.output_tokens(5);
+    lease.finish(End::Ok);
+    let (second, held) = place(&router, "s");
+    assert_eq!((second.rank, second.affinity), (first.rank, AffinityOutcome::Hit));
+    assert_eq!(held.rank(), first.rank);
+    assert_eq!(load(&router), (100, 1));
+    assert!(router.unbind("s"));
+}
+
+#[test]
+fn a_failure_through_the_lease_moves_the_next_turn() {
+    let router = router();
+    let (first, lease) = place(&router, "s");
+    lease.committed();
+    lease.finish(End::Ok);
+    let (_, lease) = place(&router, "s");
+    lease.worker_failed(Failure::Unreachable);
+    assert_eq!(load(&router), (0, 0));
+    let (moved, _lease) = place(&router, "s");
+    assert_ne!(moved.rank, first.rank);
+}
+
+#[test]
+fn many_threads_leave_nothing_behind() {
+    let router = router();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let router = &router;
+            scope.spawn(move || {
+                for turn in 0..200 {
+                    let (_, lease) = place(router, &format!("s{}", (thread + turn) % 5));
+                    if turn % 3 > 0 {
+                        lease.committed();
+                        lease.first_token();
+                    }
+                    if turn % 2 == 0 {
+                        lease.finish(End::Ok);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(load(&router), (0, 0));
+    assert_eq!(router.stats().placed, 800);
+}
