@@ -1,14 +1,25 @@
 //! Who is there and what they hold: discovery backends, model cards and the event plane as one ordered update stream.
 //! Knows nothing of routing decisions or HTTP serving.
+//!
+//! A frontend reads [`Update`]s from [`Cluster::start`]. A worker keeps a [`Registration`], publishes through
+//! [`events::Publisher`] and answers recovery queries from an [`events::JournalBuffer`].
 
+mod cluster;
 pub mod discovery;
 pub mod events;
+mod files;
 pub mod record;
+mod registration;
 mod update;
 mod worker;
 mod zmtp;
 
+pub use cluster::{
+    Cluster, ClusterConfig, ClusterHandle, ClusterStats, NamespaceFilter, RecoveryError, RecoverySource,
+};
 pub use discovery::{Discovery, DiscoveryError, FileDiscovery, FileDiscoveryConfig, MemoryDiscovery};
+pub use files::{Attempt, CardFiles, CardFilesConfig, FilesError, LoadedFiles, TokenizerFile};
 pub use record::{CardRecord, Codec, EndpointId, InstanceRecord, ModelCard, Target};
+pub use registration::{Registration, WorkerRecords};
 pub use update::Update;
 pub use worker::{Role, WorkerInfo};

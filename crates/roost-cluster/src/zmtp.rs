@@ -12,7 +12,7 @@ mod publisher;
 
 pub(crate) use connection::Connection;
 pub(crate) use frame::encode_message;
-pub(crate) use publisher::{PubSocket, PubStats};
+pub(crate) use publisher::PubSocket;
 
 use std::io;
 

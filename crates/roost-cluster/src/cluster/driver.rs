@@ -1,0 +1,383 @@
+//! The task behind the update stream: runs subscriptions and queries, and puts what comes of them in order.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use foldhash::HashMap;
+use roost_kv::{KvEvent, WorkerId};
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::ClusterConfig;
+use super::handle::Shared;
+use super::recovery::{Recovery, RecoverySource};
+use super::state::{Content, FeedPlan, State};
+use super::watchdog::Watchdog;
+use crate::discovery::Snapshot;
+use crate::events::{Feed, KvAnswer, Load, Need, Received, Signal, Subscription};
+use crate::record::Topic;
+use crate::update::Update;
+use crate::worker::Role;
+
+/// Messages of all subscriptions that may wait. More wait in their sockets.
+const RECEIVED: usize = 256;
+/// Events of a dump that go into one update.
+const DUMP_BATCH: usize = 1024;
+const WATCHDOG: Duration = Duration::from_secs(5);
+
+/// Nobody reads the updates any more.
+struct Unread;
+
+pub(super) struct Driver {
+    config: ClusterConfig,
+    state: State,
+    store: watch::Receiver<Arc<Snapshot>>,
+    seen: Arc<Snapshot>,
+    synced: bool,
+    out: mpsc::Sender<Update>,
+    shared: Arc<Shared>,
+    subscriptions: HashMap<u64, Running>,
+    subscribed: u64,
+    inbox: mpsc::Receiver<Received>,
+    inbox_of_subscriptions: mpsc::Sender<Received>,
+    undecodable: Arc<AtomicU64>,
+    recovery: Arc<dyn RecoverySource>,
+    permits: Arc<Semaphore>,
+    queries: JoinSet<(u64, Option<KvAnswer>)>,
+    watchdog: Watchdog,
+}
+
+struct Running {
+    plan: FeedPlan,
+    /// `None` for loads, which need no order.
+    feed: Option<Feed>,
+    connected: bool,
+    query: Option<AbortHandle>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(query) = &self.query {
+            query.abort();
+        }
+    }
+}
+
+impl Driver {
+    pub(super) fn new(
+        config: ClusterConfig,
+        store: watch::Receiver<Arc<Snapshot>>,
+        recovery: Arc<dyn RecoverySource>,
+        out: mpsc::Sender<Update>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        let (inbox_of_subscriptions, inbox) = mpsc::channel(RECEIVED);
+        Self {
+            state: State::new(config.namespaces.clone()),
+            store,
+            seen: Arc::default(),
+            synced: false,
+            out,
+            shared,
+            subscriptions: HashMap::default(),
+            subscribed: 0,
+            inbox,
+            inbox_of_subscriptions,
+            undecodable: Arc::default(),
+            recovery,
+            permits: Arc::new(Semaphore::new(config.recovery_concurrency)),
+            queries: JoinSet::new(),
+            watchdog: Watchdog::new(config.silence_before_warning),
+            config,
+        }
+    }
+
+    /// Works until nobody reads the updates or the store's handle is gone.
+    pub(super) async fn run(mut self) {
+        self.store.mark_changed();
+        let mut tick = interval(WATCHDOG);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            // Discovery first: what a worker's leaving makes late must not overtake it.
+            let step = tokio::select! {
+                biased;
+                changed = self.store.changed() => match changed {
+                    Ok(()) => self.look().await,
+                    Err(_) => return tracing::warn!("discovery has ended; the cluster view ends with it"),
+                },
+                Some(done) = self.queries.join_next() => match done {
+                    Ok((id, answer)) => self.answered(id, answer).await,
+                    Err(_) => Ok(()),
+                },
+                Some(received) = self.inbox.recv() => self.received(received).await,
+                _ = tick.tick() => {
+                    self.watch();
+                    Ok(())
+                }
+            };
+            if step.is_err() {
+                return;
+            }
+            self.shared.stats.lock().undecodable_messages = self.undecodable.load(Ordering::Relaxed);
+        }
+    }
+
+    async fn emit(&self, update: Update) -> Result<(), Unread> {
+        self.out.send(update).await.map_err(|_| Unread)
+    }
+
+    /// Takes the store's present state.
+    async fn look(&mut self) -> Result<(), Unread> {
+        let now = self.store.borrow_and_update().clone();
+        let changes = now.diff(&self.seen);
+        let changed = !changes.is_empty();
+        changes.into_iter().for_each(|change| self.state.apply(change));
+        let updates = if changed { self.state.reconcile() } else { Vec::new() };
+        self.seen = now;
+        self.show();
+        for update in updates {
+            self.emit(update).await?;
+        }
+        if changed {
+            self.follow().await?;
+        }
+        if self.seen.synced && !self.synced {
+            self.synced = true;
+            self.emit(Update::Synced).await?;
+        }
+        Ok(())
+    }
+
+    /// Publishes the view for the handle.
+    fn show(&self) {
+        let mut view = self.shared.view.lock();
+        view.instances = self.state.instances();
+        view.workers = self.state.workers().cloned().collect();
+        view.synced = self.seen.synced;
+        view.unreachable_since = self.seen.unreachable_since;
+        drop(view);
+        self.shared.stats.lock().bad_records = self.state.bad_records();
+    }
+
+    /// Ends subscriptions that are no longer wanted and starts those that are missing.
+    async fn follow(&mut self) -> Result<(), Unread> {
+        let (mut wanted, ambiguous) = self.state.feeds(self.config.kv_events);
+        let mut ended = Vec::new();
+        self.subscriptions.retain(|_, running| match wanted.iter().position(|plan| *plan == running.plan) {
+            Some(index) => {
+                wanted.swap_remove(index);
+                true
+            }
+            None => {
+                ended.push(running.plan.content.clone());
+                false
+            }
+        });
+        for content in ended {
+            // A rank whose source has gone while its worker stays is not indexed any more.
+            if let Content::Kv { rank, epoch, .. } = content
+                && self.state.worker(rank.worker).is_some_and(|info| info.epoch == epoch)
+            {
+                self.emit(Update::KvReset { rank, epoch }).await?;
+            }
+        }
+        for plan in wanted {
+            self.subscribe(plan);
+        }
+        self.shared.stats.lock().ambiguous_ranks = ambiguous as u64;
+        self.count_subscriptions();
+        Ok(())
+    }
+
+    fn subscribe(&mut self, plan: FeedPlan) {
+        self.subscribed += 1;
+        let id = self.subscribed;
+        let (topic, feed) = match &plan.content {
+            Content::Kv { rank, recovery, .. } => {
+                (Topic::KvEvents, Some(Feed::new(*rank, recovery.is_some())))
+            }
+            Content::Load { .. } => (Topic::KvMetrics, None),
+        };
+        let subscription = Subscription {
+            id,
+            endpoint: plan.address.clone(),
+            topic,
+            publisher_id: plan.publisher_id,
+            out: self.inbox_of_subscriptions.clone(),
+            undecodable: self.undecodable.clone(),
+        };
+        let task = AbortOnDropHandle::new(self.shared.tasks.spawn(subscription.run()));
+        self.subscriptions.insert(id, Running { plan, feed, connected: false, query: None, _task: task });
+    }
+
+    async fn received(&mut self, received: Received) -> Result<(), Unread> {
+        let Some(running) = self.subscriptions.get_mut(&received.id) else {
+            // Sent before its worker or source went away.
+            self.shared.stats.lock().late_messages += 1;
+            return Ok(());
+        };
+        let needs = match received.signal {
+            Signal::Load(load) => return self.load(received.id, &load).await,
+            Signal::Connected => {
+                running.connected = true;
+                let needs = running.act(&self.shared, Feed::connected);
+                self.count_subscriptions();
+                needs
+            }
+            Signal::Disconnected => {
+                running.connected = false;
+                self.count_subscriptions();
+                Vec::new()
+            }
+            Signal::Kv(events) => running.act(&self.shared, |feed| feed.received(events)),
+        };
+        self.satisfy(received.id, needs).await
+    }
+
+    async fn answered(&mut self, id: u64, answer: Option<KvAnswer>) -> Result<(), Unread> {
+        let Some(running) = self.subscriptions.get_mut(&id) else { return Ok(()) };
+        running.query = None;
+        let needs = running.act(&self.shared, |feed| match answer {
+            Some(answer) => feed.answered(answer),
+            None => feed.failed(),
+        });
+        self.satisfy(id, needs).await
+    }
+
+    /// Does what a feed asks for.
+    async fn satisfy(&mut self, id: u64, needs: Vec<Need>) -> Result<(), Unread> {
+        let Some(Running { plan, .. }) = self.subscriptions.get(&id) else { return Ok(()) };
+        let Content::Kv { rank, epoch, recovery } = plan.content.clone() else { return Ok(()) };
+        for need in needs {
+            match need {
+                Need::Reset => self.emit(Update::KvReset { rank, epoch }).await?,
+                Need::Apply(events) => {
+                    for events in in_batches(events) {
+                        self.emit(Update::Kv { rank, epoch, events }).await?;
+                    }
+                }
+                Need::Ask { from } => {
+                    let target = recovery.clone().expect("a feed without a recovery target never asks");
+                    let recovery = Recovery {
+                        source: self.recovery.clone(),
+                        permits: self.permits.clone(),
+                        timeout: self.config.recovery_timeout,
+                        attempts: self.config.recovery_attempts,
+                        target,
+                        rank,
+                        from,
+                    };
+                    let query = self.queries.spawn(async move { (id, recovery.run().await) });
+                    if let Some(running) = self.subscriptions.get_mut(&id) {
+                        running.query = Some(query);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn load(&mut self, id: u64, load: &Load) -> Result<(), Unread> {
+        let rank = load.rank();
+        let scope = match self.subscriptions.get(&id).map(|running| &running.plan.content) {
+            Some(Content::Load { scope }) => scope,
+            _ => return Ok(()),
+        };
+        let of_scope = |endpoint: &crate::record::EndpointId| {
+            (&endpoint.namespace, &endpoint.component) == (&scope.namespace, &scope.component)
+        };
+        match self.state.worker(rank.worker) {
+            Some(info) if info.ranks.contains(&rank.dp_rank) && of_scope(&info.endpoint) => {
+                let update = Update::Load {
+                    rank,
+                    epoch: info.epoch,
+                    active_decode_blocks: load.active_decode_blocks,
+                    active_prefill_tokens: load.active_prefill_tokens,
+                    kv_used_blocks: load.kv_used_blocks,
+                };
+                self.emit(update).await
+            }
+            _ => {
+                self.shared.stats.lock().late_messages += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn count_subscriptions(&self) {
+        let mut stats = self.shared.stats.lock();
+        stats.subscriptions = self.subscriptions.len() as u64;
+        stats.connected = self.subscriptions.values().filter(|running| running.connected).count() as u64;
+    }
+
+    /// Looks for workers whose KV events do not come.
+    fn watch(&mut self) {
+        if !self.config.kv_events {
+            return;
+        }
+        let silent = self.silent_workers();
+        for worker in self.watchdog.check(Instant::now(), &silent) {
+            let Some(info) = self.state.worker(worker) else { continue };
+            let reason = if !info.card.runtime_config.kv_event_publishing_enabled {
+                "its card says that it publishes none"
+            } else if self.subscriptions.values().any(|running| running.plan.content.worker() == Some(worker))
+            {
+                "its event publisher cannot be reached"
+            } else {
+                "it has no event source record, or one without a usable channel"
+            };
+            tracing::warn!(%worker, endpoint = %info.endpoint, model = info.card.display_name, reason,
+                "no kv events from this worker; it is placed by load alone");
+        }
+        self.shared.stats.lock().workers_without_events = silent.len() as u64;
+    }
+
+    /// Workers that hold prompts and are not connected with all their ranks.
+    fn silent_workers(&self) -> Vec<WorkerId> {
+        let mut connected: HashMap<WorkerId, usize> = HashMap::default();
+        for running in self.subscriptions.values().filter(|running| running.connected) {
+            if let Some(worker) = running.plan.content.worker() {
+                *connected.entry(worker).or_default() += 1;
+            }
+        }
+        let prefills =
+            self.state.workers().filter(|info| matches!(info.role, Role::Aggregated | Role::Prefill));
+        prefills
+            .filter(|info| connected.get(&info.worker).copied().unwrap_or(0) < info.ranks.len())
+            .map(|info| info.worker)
+            .collect()
+    }
+}
+
+impl Running {
+    fn act(&mut self, shared: &Shared, act: impl FnOnce(&mut Feed) -> Vec<Need>) -> Vec<Need> {
+        let Some(feed) = &mut self.feed else { return Vec::new() };
+        let before = feed.stats;
+        let needs = act(feed);
+        shared.stats.lock().add(before, feed.stats);
+        needs
+    }
+}
+
+impl Content {
+    fn worker(&self) -> Option<WorkerId> {
+        match self {
+            Content::Kv { rank, .. } => Some(rank.worker),
+            Content::Load { .. } => None,
+        }
+    }
+}
+
+fn in_batches(mut events: Vec<KvEvent>) -> impl Iterator<Item = Vec<KvEvent>> {
+    std::iter::from_fn(move || {
+        if events.is_empty() {
+            return None;
+        }
+        let rest = if events.len() > DUMP_BATCH { events.split_off(DUMP_BATCH) } else { Vec::new() };
+        Some(std::mem::replace(&mut events, rest))
+    })
+}
