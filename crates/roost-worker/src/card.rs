@@ -15,15 +15,6 @@ pub enum Role {
 }
 
 impl Role {
-    /// The `worker_type` of the model card.
-    pub fn worker_type(self) -> &'static str {
-        match self {
-            Role::Aggregated => "aggregated",
-            Role::Prefill => "prefill",
-            Role::Decode => "decode",
-        }
-    }
-
     /// The component under which workers of this role register unless told otherwise.
     pub fn default_component(self) -> &'static str {
         match self {
@@ -37,15 +28,6 @@ impl Role {
         match self {
             Role::Prefill => "Prefill",
             Role::Aggregated | Role::Decode => "Chat | Completions",
-        }
-    }
-
-    /// The worker types without which the model is not ready: alternatives of sets.
-    pub fn needs(self) -> &'static [&'static [&'static str]] {
-        match self {
-            Role::Aggregated => &[],
-            Role::Prefill => &[&["decode"]],
-            Role::Decode => &[&["prefill"]],
         }
     }
 }

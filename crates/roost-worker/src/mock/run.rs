@@ -168,18 +168,21 @@ impl Run<'_> {
     async fn generate(&mut self) -> Result<(), Interrupted> {
         let config = &self.shared.config;
         let choices = self.request.sampling_options.n.unwrap_or(1).max(1);
-        let limit = plan::token_limit(self.request, config);
-        let mut sequence = self.prefill(limit).await?;
-        let cached = self.cached.unwrap_or(sequence.cached_tokens() as u64);
-        let echo = self.echo(cached);
-        let name =
-            hash::block_hashes(&self.request.token_ids, self.request.token_ids.len() as u32, config.seed);
-        let name = name.first().map_or(0, |hash| hash.0);
-        let plans: Vec<Generation> =
-            (0..choices).map(|choice| plan::generate(self.request, config, name, choice, &echo)).collect();
-
         let prompt = self.request.token_ids.len();
-        let longest = plans.iter().map(|plan| plan.tokens.len()).max().unwrap_or(0);
+        let name = hash::block_hashes(&self.request.token_ids, prompt as u32, config.seed);
+        let name = name.first().map_or(0, |hash| hash.0);
+        let draw = |echo: &[u32]| -> Vec<Generation> {
+            (0..choices).map(|choice| plan::generate(self.request, config, name, choice, echo)).collect()
+        };
+        let turn = self.turn();
+        // Room for what will be said; an echo is longest when everything is cached.
+        let mut plans = draw(&self.echo(&turn, prompt as u64));
+        let mut sequence = self.prefill(longest(&plans)).await?;
+        let cached = self.cached.unwrap_or(sequence.cached_tokens() as u64);
+        if config.answer == Answer::Echo {
+            plans = draw(&self.echo(&turn, cached));
+        }
+        let longest = longest(&plans);
         let started = Instant::now();
         let mut sent = 0;
         let mut at = 0;
@@ -265,14 +268,19 @@ impl Run<'_> {
         }
     }
 
+    /// Which turn of its session this is, as an echo answer says it.
+    fn turn(&self) -> String {
+        let session = self.request.agent_context.as_ref().map(|agent| agent.session_id.as_str());
+        let echoes = self.shared.config.answer == Answer::Echo;
+        session.filter(|_| echoes).map_or_else(String::new, |session| {
+            format!("This is turn {} of session {session}. ", self.shared.turns.next(session))
+        })
+    }
+
     /// The sentence of an echo answer, in token ids; empty for other answers.
-    fn echo(&self, cached: u64) -> Vec<u32> {
+    fn echo(&self, turn: &str, cached: u64) -> Vec<u32> {
         let config = &self.shared.config;
         let (Answer::Echo, Some(codec)) = (&config.answer, &config.codec) else { return Vec::new() };
-        let session = self.request.agent_context.as_ref().map(|agent| agent.session_id.as_str());
-        let turn = session.map_or_else(String::new, |session| {
-            format!("This is turn {} of session {session}. ", self.shared.turns.next(session))
-        });
         let prompt = self.request.token_ids.len();
         codec.encode(&format!("{turn}Of {prompt} prompt tokens, {cached} were cached."))
     }
@@ -298,4 +306,8 @@ impl Run<'_> {
             done = work => Ok(done),
         }
     }
+}
+
+fn longest(plans: &[Generation]) -> usize {
+    plans.iter().map(|plan| plan.tokens.len()).max().unwrap_or(0)
 }
