@@ -67,31 +67,21 @@ impl ApproximateIndex {
     }
 
     /// Returns for each rank how many leading blocks of the prompt it should still hold.
+    ///
+    /// Use of a block is use of all before it, so what a rank holds ends at one place, found by halving. Only
+    /// a full index that drops entries before their time can have gaps; they may be credited.
     pub fn overlap(&self, now: Instant, prompt: &[SequenceHash]) -> Overlap {
         let now = self.tick(now, false);
         let state = self.state.lock();
-        let alive = |block: &SequenceHash| {
+        let owners = |block: &SequenceHash| {
             state.blocks.get(block).into_iter().flatten().filter(move |held| held.expires > now)
         };
-        let mut owners = Vec::new();
-        let mut open: Vec<WorkerRank> =
-            prompt.first().into_iter().flat_map(alive).map(|held| held.rank).collect();
-        for (length, block) in (1_u32..).zip(prompt.iter().skip(1)) {
-            if open.is_empty() {
-                break;
-            }
-            let held: Vec<WorkerRank> = alive(block).map(|held| held.rank).collect();
-            open.retain(|rank| {
-                let goes_on = held.contains(rank);
-                if !goes_on {
-                    owners.push(OwnerOverlap::device_only(*rank, length));
-                }
-                goes_on
-            });
-        }
-        let whole = u32::try_from(prompt.len()).unwrap_or(u32::MAX);
-        owners.extend(open.into_iter().map(|rank| OwnerOverlap::device_only(rank, whole)));
-        Overlap::new(owners)
+        let first = prompt.first().into_iter().flat_map(&owners);
+        let length = |rank| prompt.partition_point(|block| owners(block).any(|held| held.rank == rank));
+        let entry = |held: &Held| {
+            OwnerOverlap::device_only(held.rank, u32::try_from(length(held.rank)).unwrap_or(u32::MAX))
+        };
+        first.map(entry).collect()
     }
 
     /// Frees what has expired. Returns the number of entries freed.

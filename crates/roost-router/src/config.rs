@@ -148,7 +148,7 @@ impl Config {
     }
 }
 
-/// Weights of the cost of a candidate (see [`crate::cost`]).
+/// Weights of the cost of a candidate; [`Terms`](crate::Terms) are its parts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostConfig {
     /// Weight of a cached block in device memory; 0 ignores caches altogether.
@@ -163,7 +163,7 @@ pub struct CostConfig {
     pub host_weight: f64,
     /// Weight of a cached block on disk or in an external store, 0 to 1.
     pub disk_weight: f64,
-    /// Weight of a block in the cache that all workers share.
+    /// Weight of a block in the cache that all workers share; 0.5 is usual where there is one.
     pub shared_multiplier: f64,
     /// 0: always the lowest cost. Higher: also others, with probability falling with their cost.
     pub temperature: f64,

@@ -19,6 +19,7 @@ use crate::{
 };
 
 mod place;
+mod score;
 #[cfg(test)]
 mod tests;
 

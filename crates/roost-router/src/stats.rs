@@ -27,7 +27,8 @@ pub struct Stats {
     pub affinity_evicted: u64,
     /// Sessions moved, by [`RebindReason::index`].
     pub rebinds: [u64; RebindReason::ALL.len()],
-    /// Cached prompt tokens on the best eligible rank, summed over placements.
+    /// Cached prompt tokens on the best rank that was scored, summed over placements. Where a session's
+    /// binding decides, that is its rank alone.
     pub best_cached_tokens: u64,
     /// Cached prompt tokens on the chosen rank.
     pub selected_cached_tokens: u64,
