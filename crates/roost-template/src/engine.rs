@@ -14,13 +14,19 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 pub(crate) use errors::{load_error, render_error};
 pub(crate) use functions::NOW;
 pub(crate) use json_dump::dump_json;
+pub(crate) use numbers::write_float;
 
 use crate::error::LoadError;
 use crate::syntax;
 
-/// Work one rendering may cost; one unit is an instruction or 64 bytes of text. A conversation of a thousand
-/// messages costs well below one million.
-const FUEL: u64 = 50_000_000;
+/// What one rendering may cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Work; one unit is an instruction or 64 bytes of text.
+    pub(crate) fuel: u64,
+    /// Length of the output.
+    pub(crate) bytes: usize,
+}
 
 /// Nesting of macro calls and loops.
 const RECURSION_LIMIT: usize = 200;
@@ -29,10 +35,11 @@ const RECURSION_LIMIT: usize = 200;
 #[derive(Debug)]
 pub(crate) struct Engine {
     environment: Environment<'static>,
+    limits: Limits,
 }
 
 impl Engine {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(limits: Limits) -> Self {
         let mut environment = Environment::new();
         let mut syntax = SyntaxConfig::builder();
         syntax.trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(false);
@@ -42,11 +49,16 @@ impl Engine {
         environment.set_formatter(repr::write_value);
         environment.set_unknown_method_callback(methods::call);
         environment.set_recursion_limit(RECURSION_LIMIT);
-        environment.set_fuel(Some(FUEL));
+        environment.set_fuel(Some(limits.fuel));
         environment.set_debug(false);
         filters::register(&mut environment);
         functions::register(&mut environment);
-        Self { environment }
+        Self { environment, limits }
+    }
+
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.environment.set_fuel(Some(limits.fuel));
+        self.limits = limits;
     }
 
     /// Compiles `source` under `name`.
@@ -55,15 +67,10 @@ impl Engine {
         self.environment.add_template_owned(name, rewritten).map_err(|e| load_error(&e, source))
     }
 
-    /// Renders the template `name`; the output is bounded by `max_bytes`.
-    pub(crate) fn render(
-        &self,
-        name: &str,
-        context: Value,
-        max_bytes: usize,
-    ) -> Result<String, minijinja::Error> {
+    /// Renders the template `name` within the limits.
+    pub(crate) fn render(&self, name: &str, context: Value) -> Result<String, minijinja::Error> {
         let template = self.environment.get_template(name)?;
-        let mut output = Bounded { text: Vec::with_capacity(4096), left: max_bytes };
+        let mut output = Bounded { text: Vec::with_capacity(4096), left: self.limits.bytes };
         template.render_captured_to(context, &mut output)?;
         String::from_utf8(output.text).map_err(|e| {
             minijinja::Error::new(minijinja::ErrorKind::BadSerialization, "output is no text").with_source(e)

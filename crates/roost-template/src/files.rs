@@ -19,6 +19,8 @@ pub struct TemplateFiles {
     pub tokenizer_config: Option<PathBuf>,
     /// `config.json`: the model type.
     pub config: Option<PathBuf>,
+    /// Name of the model; tells its family only where there is no `config.json`.
+    pub model_name: String,
 }
 
 impl TemplateFiles {
@@ -32,6 +34,7 @@ impl TemplateFiles {
             chat_template_json: existing("chat_template.json"),
             tokenizer_config: existing("tokenizer_config.json"),
             config: existing("config.json"),
+            model_name: String::new(),
         }
     }
 

@@ -5,6 +5,7 @@
 //! - [`ThinkingControls`]: the request's reasoning controls as template arguments.
 
 mod capabilities;
+mod deepseek;
 mod engine;
 mod error;
 mod files;

@@ -7,14 +7,18 @@ use std::time::SystemTime;
 use minijinja::Value;
 
 use crate::capabilities::Capabilities;
-use crate::engine::{Engine, NOW, render_error};
+use crate::deepseek::DeepSeek;
+use crate::engine::{Engine, Limits, NOW, render_error};
 use crate::error::{LoadError, RenderError};
-use crate::files::{Sources, TemplateFiles};
+use crate::files::{Sources, TemplateFiles, Templates};
 use crate::messages::{self, BrokenArguments};
 use crate::prompt::Prompt;
 
-/// Longest prompt that is rendered, in bytes.
-const MAX_PROMPT_BYTES: usize = 64 << 20;
+/// For requests. A conversation of a thousand messages costs well below a million units.
+const LIMITS: Limits = Limits { fuel: 20_000_000, bytes: 64 << 20 };
+
+/// For the small conversations a template is probed with when it is loaded.
+const PROBE_LIMITS: Limits = Limits { fuel: 200_000, bytes: 1 << 20 };
 
 const DEFAULT: &str = "default";
 const TOOL_USE: &str = "tool_use";
@@ -23,6 +27,17 @@ const TOOL_USE: &str = "tool_use";
 /// work of roughly a millisecond per hundred messages.
 #[derive(Debug)]
 pub struct ChatTemplate {
+    renderer: Renderer,
+}
+
+#[derive(Debug)]
+enum Renderer {
+    Jinja(Box<Jinja>),
+    DeepSeek(DeepSeek),
+}
+
+#[derive(Debug)]
+struct Jinja {
     engine: Engine,
     default: Capabilities,
     /// Present when requests with tools have a template of their own.
@@ -37,13 +52,16 @@ pub struct RenderInput<'a> {
     pub messages: &'a str,
     /// `tools`: a JSON array; `None` when there are none or they are switched off (`tool_choice: none`).
     pub tools: Option<&'a str>,
-    /// Whether the prompt ends with the opening of an assistant turn. Ignored with `continue_final_message`.
+    /// Whether the prompt ends with the opening of an assistant turn. Ignored with `continue_final_message`, and by
+    /// built-in renderers, which always open one.
     pub add_generation_prompt: bool,
     /// Whether the last message is the beginning of the answer: the prompt ends behind its text.
     pub continue_final_message: bool,
     /// More template variables (`chat_template_kwargs`, see [`ThinkingControls`](crate::ThinkingControls)): a JSON
     /// object. They win over all others.
     pub kwargs: Option<&'a str>,
+    /// `response_format`: a JSON object. Read by built-in renderers only, whose models expect it in the prompt.
+    pub response_format: Option<&'a str>,
     /// What to do with tool-call arguments that are no JSON.
     pub broken_arguments: BrokenArguments,
     /// The time `strftime_now` prints.
@@ -60,6 +78,7 @@ impl<'a> RenderInput<'a> {
             add_generation_prompt: true,
             continue_final_message: false,
             kwargs: None,
+            response_format: None,
             broken_arguments: BrokenArguments::default(),
             now,
         }
@@ -67,23 +86,19 @@ impl<'a> RenderInput<'a> {
 }
 
 impl ChatTemplate {
-    /// Loads the template of a model. The first that exists: custom file, `chat_template.jinja`,
-    /// `chat_template.json`, `tokenizer_config.json`.
+    /// Loads the template of a model. The first that applies: custom file, built-in renderer for the model type
+    /// (DeepSeek V4 and V4.1), `chat_template.jinja`, `chat_template.json`, `tokenizer_config.json`.
     ///
     /// # Errors
     /// Any [`LoadError`]; the model can then be served for raw prompts only.
     pub fn from_files(files: &TemplateFiles) -> Result<Self, LoadError> {
-        let Sources { templates, special_tokens, .. } = files.read()?;
-        let default = templates.default.ok_or(LoadError::Missing)?;
-        let mut engine = Engine::new();
-        engine.add(DEFAULT, &default)?;
-        if let Some(source) = &templates.tool_use {
-            engine.add(TOOL_USE, source)?;
+        let Sources { templates, special_tokens, model_type } = files.read()?;
+        if files.custom.is_none()
+            && let Some(family) = DeepSeek::detect(&model_type, &files.model_name)
+        {
+            return Ok(Self { renderer: Renderer::DeepSeek(family) });
         }
-        let mut template = Self { engine, default: Capabilities::default(), tool_use: None, special_tokens };
-        template.default = template.probe(DEFAULT, &default);
-        template.tool_use = templates.tool_use.as_deref().map(|source| template.probe(TOOL_USE, source));
-        Ok(template)
+        Jinja::new(&templates, special_tokens).map(Self::from)
     }
 
     /// Makes a template from its text, with variables such as `bos_token`.
@@ -91,17 +106,17 @@ impl ChatTemplate {
     /// # Errors
     /// [`LoadError::Syntax`].
     pub fn from_source(source: &str, special_tokens: Vec<(String, String)>) -> Result<Self, LoadError> {
-        let mut engine = Engine::new();
-        engine.add(DEFAULT, source)?;
-        let mut template = Self { engine, default: Capabilities::default(), tool_use: None, special_tokens };
-        template.default = template.probe(DEFAULT, source);
-        Ok(template)
+        let templates = Templates { default: Some(source.to_owned()), tool_use: None };
+        Jinja::new(&templates, special_tokens).map(Self::from)
     }
 
-    /// What the template for requests without (or with) tools can read.
+    /// What the template for requests without (or with) tools can read; `None` for a built-in renderer.
     #[must_use]
-    pub fn capabilities(&self, with_tools: bool) -> &Capabilities {
-        self.tool_use.as_ref().filter(|_| with_tools).unwrap_or(&self.default)
+    pub fn capabilities(&self, with_tools: bool) -> Option<&Capabilities> {
+        match &self.renderer {
+            Renderer::Jinja(jinja) => Some(jinja.capabilities(with_tools)),
+            Renderer::DeepSeek(_) => None,
+        }
     }
 
     /// Renders a conversation.
@@ -109,6 +124,39 @@ impl ChatTemplate {
     /// # Errors
     /// Any [`RenderError`]; [`is_client_fault`](RenderError::is_client_fault) tells a 400 from a 500.
     pub fn render(&self, input: &RenderInput<'_>) -> Result<Prompt, RenderError> {
+        match &self.renderer {
+            Renderer::Jinja(jinja) => jinja.render(input),
+            Renderer::DeepSeek(family) => family.render(input),
+        }
+    }
+}
+
+impl From<Jinja> for ChatTemplate {
+    fn from(jinja: Jinja) -> Self {
+        Self { renderer: Renderer::Jinja(Box::new(jinja)) }
+    }
+}
+
+impl Jinja {
+    fn new(templates: &Templates, special_tokens: Vec<(String, String)>) -> Result<Self, LoadError> {
+        let source = templates.default.as_deref().ok_or(LoadError::Missing)?;
+        let mut engine = Engine::new(PROBE_LIMITS);
+        engine.add(DEFAULT, source)?;
+        if let Some(source) = &templates.tool_use {
+            engine.add(TOOL_USE, source)?;
+        }
+        let mut jinja = Self { engine, default: Capabilities::default(), tool_use: None, special_tokens };
+        jinja.default = jinja.probe(DEFAULT, source);
+        jinja.tool_use = templates.tool_use.as_deref().map(|source| jinja.probe(TOOL_USE, source));
+        jinja.engine.set_limits(LIMITS);
+        Ok(jinja)
+    }
+
+    fn capabilities(&self, with_tools: bool) -> &Capabilities {
+        self.tool_use.as_ref().filter(|_| with_tools).unwrap_or(&self.default)
+    }
+
+    fn render(&self, input: &RenderInput<'_>) -> Result<Prompt, RenderError> {
         let tools = match input.tools {
             Some(raw) => {
                 let tools =
@@ -133,10 +181,8 @@ impl ChatTemplate {
             Value::from(input.add_generation_prompt && !input.continue_final_message),
         ));
         variables.extend(kwargs);
-        let mut text = self
-            .engine
-            .render(name, Value::from_pairs(variables), MAX_PROMPT_BYTES)
-            .map_err(|e| render_error(&e))?;
+        let mut text =
+            self.engine.render(name, Value::from_pairs(variables)).map_err(|e| render_error(&e))?;
         if let Some(final_text) = final_text {
             continuation::cut(&mut text, &final_text)?;
         }
@@ -159,10 +205,10 @@ impl ChatTemplate {
         Capabilities::probe(source, |messages| {
             let mut variables = self.variables(messages, None, SystemTime::UNIX_EPOCH);
             variables.push(("add_generation_prompt".into(), Value::from(true)));
-            self.engine.render(name, Value::from_pairs(variables), 1 << 20).ok()
+            self.engine.render(name, Value::from_pairs(variables)).ok()
         })
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -208,7 +208,7 @@ fn split_at_space(s: &str, limit: usize, from_end: bool) -> Vec<&str> {
     let mut rest = strip(s, None, !from_end, from_end);
     while !rest.is_empty() {
         if parts.len() == limit {
-            parts.push(strip(rest, None, from_end, !from_end));
+            parts.push(rest);
             break;
         }
         let cut =

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 /// Appends `number` as `repr(float)` does: shortest digits that read back the same, an exponent below 1e-4
 /// and from 1e16, always recognisable as a float.
-pub(super) fn write_float(number: f64, out: &mut String) {
+pub(crate) fn write_float(number: f64, out: &mut String) {
     if number.is_nan() {
         return out.push_str("nan");
     }
