@@ -16,7 +16,8 @@ pub(super) struct Sets {
     entries: Vec<Entry>,
     free: Vec<SetId>,
     by_content: HashTable<SetId>,
-    /// The last change made: consecutive blocks of an event make the same one.
+    /// The last change made: consecutive blocks of an event make the same one. Never out of date, as only a
+    /// change frees a set or gives its id to another, and each change is remembered here in its turn.
     last: Option<(SetId, u32, SetId)>,
 }
 
@@ -91,9 +92,6 @@ impl Sets {
         entry.lanes = Box::default();
         if let Ok(found) = self.by_content.find_entry(hash, |&id| id == set) {
             found.remove();
-        }
-        if self.last.is_some_and(|(from, _, to)| from == set || to == set) {
-            self.last = None;
         }
         self.free.push(set);
     }

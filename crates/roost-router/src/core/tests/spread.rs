@@ -43,6 +43,17 @@ fn a_long_system_prompt_is_recomputed_once_per_worker() {
 }
 
 #[test]
+fn a_small_promise_does_not_outweigh_a_longer_cached_prefix() {
+    let mut pool = Pool::new(2);
+    let document = pool.fresh(4000);
+    let home = pool.serve(&Turn::plain(document.clone()));
+    let small = pool.fresh(64);
+    pool.serve(&Turn { pin: pin(Some(home), None), ..Turn::of("small", small) });
+    let tokens = [document, pool.fresh(40)].concat();
+    assert_eq!(pool.serve(&Turn::of("s", tokens)), home);
+}
+
+#[test]
 fn without_the_term_they_pile_up() {
     let mut pool = Pool::with(3, |config| config.affinity.future_weight = 0.0);
     let system = pool.fresh(640);
