@@ -312,22 +312,22 @@ pub enum TokenizerBackend {
 pub struct MetricsOptions {
     /// Prefix of the families that may be renamed.
     pub prefix: String,
-    /// Buckets of the request duration, seconds.
-    pub request_duration: HistogramRange,
+    /// Buckets of the request duration, seconds. `None`, here and below: the built-in ones.
+    pub request_duration: Option<HistogramRange>,
     /// Buckets of the input length, tokens.
-    pub input_sequence: HistogramRange,
+    pub input_sequence: Option<HistogramRange>,
     /// Buckets of the output length, tokens.
-    pub output_sequence: HistogramRange,
+    pub output_sequence: Option<HistogramRange>,
     /// Buckets of the time to first token, seconds.
-    pub time_to_first_token: HistogramRange,
+    pub time_to_first_token: Option<HistogramRange>,
     /// Buckets of the inter-token latency, seconds.
-    pub inter_token_latency: HistogramRange,
+    pub inter_token_latency: Option<HistogramRange>,
 }
 
-/// Bounds of a logarithmic set of buckets.
+/// Bounds of a logarithmic set of buckets, as Dynamo's variables describe it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HistogramRange {
-    /// Lowest bound above zero.
+    /// Start of the scale; the bound itself is replaced by 0.
     pub min: f64,
     /// Highest finite bound.
     pub max: f64,

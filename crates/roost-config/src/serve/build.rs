@@ -13,8 +13,14 @@ use crate::{
     values::Values,
 };
 
-/// Families of buckets whose bounds can be chosen.
-const RANGES: [&str; 5] = ["request-duration", "input-sequence", "output-sequence", "ttft", "itl"];
+/// Sets of buckets whose bounds can be chosen, with Dynamo's bounds: what of a set is not given is taken from there.
+const RANGES: [(&str, HistogramRange); 5] = [
+    ("request-duration", HistogramRange { min: 1.0, max: 512.0, count: 10 }),
+    ("input-sequence", HistogramRange { min: 50.0, max: 128_000.0, count: 12 }),
+    ("output-sequence", HistogramRange { min: 50.0, max: 32_000.0, count: 10 }),
+    ("ttft", HistogramRange { min: 0.001, max: 480.0, count: 18 }),
+    ("itl", HistogramRange { min: 0.001, max: 80.0, count: 20 }),
+];
 
 /// Options that stand for several others.
 pub(crate) fn apply_presets(resolved: &mut Resolved) {
@@ -38,12 +44,15 @@ pub(crate) fn apply_presets(resolved: &mut Resolved) {
 
 /// Rules that one option alone cannot state.
 pub(crate) fn check(resolved: &mut Resolved, environment: &Environment) {
-    for name in RANGES {
-        let bound = |end: &str| resolved.value(&format!("metrics-{name}-{end}")).cloned();
-        if let (Some(Value::Number(min)), Some(Value::Number(max))) = (bound("min"), bound("max"))
-            && min >= max
-        {
-            let message = format!("{min} must be below --metrics-{name}-max, which is {max}");
+    for (name, usual) in RANGES {
+        let bound = |end: &str, usual: f64| match resolved.value(&format!("metrics-{name}-{end}")) {
+            Some(Value::Number(given)) => *given,
+            _ => usual,
+        };
+        let (min, max) = (bound("min", usual.min), bound("max", usual.max));
+        if min >= max {
+            let message =
+                format!("{min} must be below the highest bound, which is {max} (--metrics-{name}-max)");
             resolved.problems.push(Problem::new(format!("--metrics-{name}-min"), message));
         }
     }
@@ -225,10 +234,15 @@ fn plane(values: &Values) -> PlaneOptions {
 }
 
 fn metrics(values: &Values) -> MetricsOptions {
-    let range = |name: &str| HistogramRange {
-        min: values.number(&format!("metrics-{name}-min")),
-        max: values.number(&format!("metrics-{name}-max")),
-        count: values.size(&format!("metrics-{name}-count")),
+    let range = |(name, usual): (&str, HistogramRange)| {
+        let min = values.optional_number(&format!("metrics-{name}-min"));
+        let max = values.optional_number(&format!("metrics-{name}-max"));
+        let count = values.optional_size(&format!("metrics-{name}-count"));
+        (min.is_some() || max.is_some() || count.is_some()).then(|| HistogramRange {
+            min: min.unwrap_or(usual.min),
+            max: max.unwrap_or(usual.max),
+            count: count.unwrap_or(usual.count),
+        })
     };
     let [request_duration, input_sequence, output_sequence, time_to_first_token, inter_token_latency] =
         RANGES.map(range);

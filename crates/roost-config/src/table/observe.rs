@@ -14,76 +14,92 @@ pub(crate) static METRICS: &[OptionSpec] = &[
     option(
         "metrics-request-duration-min",
         number(1e-9, 1e15),
-        "Request duration: lowest bucket bound above zero, seconds.",
+        "Request duration: start of the logarithmic scale of buckets, seconds.",
     )
     .env(&["DYN_METRICS_REQUEST_DURATION_MIN"])
-    .default("1"),
+    .dynamo_default("1"),
     option(
         "metrics-request-duration-max",
         number(1e-9, 1e15),
-        "Request duration: highest bucket bound, seconds.",
+        "Request duration: end of the logarithmic scale of buckets, seconds.",
     )
     .env(&["DYN_METRICS_REQUEST_DURATION_MAX"])
-    .default("512"),
+    .dynamo_default("512"),
     option("metrics-request-duration-count", integer(2, 512), "Request duration: number of bucket bounds.")
         .env(&["DYN_METRICS_REQUEST_DURATION_COUNT"])
-        .default("10"),
+        .dynamo_default("10"),
     option(
         "metrics-input-sequence-min",
         number(1e-9, 1e15),
-        "Input length: lowest bucket bound above zero, tokens.",
+        "Input length: start of the logarithmic scale of buckets, tokens.",
     )
     .env(&["DYN_METRICS_INPUT_SEQUENCE_MIN"])
-    .default("50"),
-    option("metrics-input-sequence-max", number(1e-9, 1e15), "Input length: highest bucket bound, tokens.")
-        .env(&["DYN_METRICS_INPUT_SEQUENCE_MAX"])
-        .default("128000"),
+    .dynamo_default("50"),
+    option(
+        "metrics-input-sequence-max",
+        number(1e-9, 1e15),
+        "Input length: end of the logarithmic scale of buckets, tokens.",
+    )
+    .env(&["DYN_METRICS_INPUT_SEQUENCE_MAX"])
+    .dynamo_default("128000"),
     option("metrics-input-sequence-count", integer(2, 512), "Input length: number of bucket bounds.")
         .env(&["DYN_METRICS_INPUT_SEQUENCE_COUNT"])
-        .default("12"),
+        .dynamo_default("12"),
     option(
         "metrics-output-sequence-min",
         number(1e-9, 1e15),
-        "Output length: lowest bucket bound above zero, tokens.",
+        "Output length: start of the logarithmic scale of buckets, tokens.",
     )
     .env(&["DYN_METRICS_OUTPUT_SEQUENCE_MIN"])
-    .default("50"),
-    option("metrics-output-sequence-max", number(1e-9, 1e15), "Output length: highest bucket bound, tokens.")
-        .env(&["DYN_METRICS_OUTPUT_SEQUENCE_MAX"])
-        .default("32000"),
+    .dynamo_default("50"),
+    option(
+        "metrics-output-sequence-max",
+        number(1e-9, 1e15),
+        "Output length: end of the logarithmic scale of buckets, tokens.",
+    )
+    .env(&["DYN_METRICS_OUTPUT_SEQUENCE_MAX"])
+    .dynamo_default("32000"),
     option("metrics-output-sequence-count", integer(2, 512), "Output length: number of bucket bounds.")
         .env(&["DYN_METRICS_OUTPUT_SEQUENCE_COUNT"])
-        .default("10"),
+        .dynamo_default("10"),
     option(
         "metrics-ttft-min",
         number(1e-9, 1e15),
-        "Time to first token: lowest bucket bound above zero, seconds.",
+        "Time to first token: start of the logarithmic scale of buckets, seconds.",
     )
     .env(&["DYN_METRICS_TTFT_MIN"])
-    .default("0.001"),
-    option("metrics-ttft-max", number(1e-9, 1e15), "Time to first token: highest bucket bound, seconds.")
-        .env(&["DYN_METRICS_TTFT_MAX"])
-        .default("480"),
+    .dynamo_default("0.001"),
+    option(
+        "metrics-ttft-max",
+        number(1e-9, 1e15),
+        "Time to first token: end of the logarithmic scale of buckets, seconds.",
+    )
+    .env(&["DYN_METRICS_TTFT_MAX"])
+    .dynamo_default("480"),
     option("metrics-ttft-count", integer(2, 512), "Time to first token: number of bucket bounds.")
         .env(&["DYN_METRICS_TTFT_COUNT"])
-        .default("18"),
+        .dynamo_default("18"),
     option(
         "metrics-itl-min",
         number(1e-9, 1e15),
-        "Inter-token latency: lowest bucket bound above zero, seconds.",
+        "Inter-token latency: start of the logarithmic scale of buckets, seconds.",
     )
     .env(&["DYN_METRICS_ITL_MIN"])
-    .default("0.001"),
-    option("metrics-itl-max", number(1e-9, 1e15), "Inter-token latency: highest bucket bound, seconds.")
-        .env(&["DYN_METRICS_ITL_MAX"])
-        .default("80"),
+    .dynamo_default("0.001"),
+    option(
+        "metrics-itl-max",
+        number(1e-9, 1e15),
+        "Inter-token latency: end of the logarithmic scale of buckets, seconds.",
+    )
+    .env(&["DYN_METRICS_ITL_MAX"])
+    .dynamo_default("80"),
     option("metrics-itl-count", integer(2, 512), "Inter-token latency: number of bucket bounds.")
         .env(&["DYN_METRICS_ITL_COUNT"])
-        .default("20"),
-    option("metrics-embedding-latency-min", number(1e-9, 1e15), "Lowest bucket bound above zero.")
+        .dynamo_default("20"),
+    option("metrics-embedding-latency-min", number(1e-9, 1e15), "Start of the scale of buckets.")
         .env(&["DYN_METRICS_EMBEDDING_LATENCY_MIN"])
         .no_effect("there are no embeddings"),
-    option("metrics-embedding-latency-max", number(1e-9, 1e15), "Highest bucket bound.")
+    option("metrics-embedding-latency-max", number(1e-9, 1e15), "End of the scale of buckets.")
         .env(&["DYN_METRICS_EMBEDDING_LATENCY_MAX"])
         .no_effect("there are no embeddings"),
     option("metrics-embedding-latency-count", integer(2, 512), "Number of bucket bounds.")

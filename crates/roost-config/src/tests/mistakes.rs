@@ -113,7 +113,7 @@ fn bounds_of_buckets_must_be_in_order() {
     check(
         "serve --metrics-ttft-min 500",
         &[],
-        expect!["--metrics-ttft-min: 500 must be below --metrics-ttft-max, which is 480"],
+        expect!["--metrics-ttft-min: 500 must be below the highest bound, which is 480 (--metrics-ttft-max)"],
     );
 }
 

@@ -4,8 +4,8 @@ use std::{net::Ipv4Addr, path::PathBuf, time::Duration};
 
 use super::{mock_worker, parse_line, serve};
 use crate::{
-    AffinityMode, AnswerMode, Command, DiscoveryBackend, LogFormat, NamespaceFilter, RouterMode,
-    TokenizerBackend, WorkerRole,
+    AffinityMode, AnswerMode, Command, DiscoveryBackend, HistogramRange, LogFormat, NamespaceFilter,
+    RouterMode, TokenizerBackend, WorkerRole,
 };
 
 const THRESHOLDS_OFF: &str = "--active-decode-blocks-threshold None --active-prefill-tokens-threshold None \
@@ -86,7 +86,7 @@ fn nothing_given() {
     assert_eq!(serve.discovery.backend, DiscoveryBackend::File(PathBuf::from("/tmp/dynamo_store_kv")));
     assert_eq!(serve.discovery.namespaces, NamespaceFilter::All);
     assert_eq!(serve.metrics.prefix, "dynamo_frontend");
-    assert_eq!((serve.metrics.time_to_first_token.min, serve.metrics.time_to_first_token.count), (0.001, 18));
+    assert_eq!(serve.metrics.time_to_first_token, None);
     assert_eq!(serve.log.format, LogFormat::Console);
     assert_eq!(serve.process.fd_limit_target, Some(8192));
     assert_eq!(serve.effective.changed().count(), 0);
@@ -148,4 +148,13 @@ fn a_demo() {
         }
         other => panic!("expected options of demo, got {other:?}"),
     }
+}
+
+#[test]
+fn what_is_not_given_of_a_set_of_buckets_is_dynamos() {
+    let environment = [("DYN_METRICS_TTFT_MAX", "900"), ("DYN_METRICS_ITL_COUNT", "5")];
+    let metrics = serve("serve", &environment).metrics;
+    assert_eq!(metrics.time_to_first_token, Some(HistogramRange { min: 0.001, max: 900.0, count: 18 }));
+    assert_eq!(metrics.inter_token_latency, Some(HistogramRange { min: 0.001, max: 80.0, count: 5 }));
+    assert_eq!(metrics.request_duration, None);
 }

@@ -57,6 +57,7 @@ pub(super) struct Families {
     pub(super) pool: PoolFamilies,
     pub(super) kv_blocks: KvBlocks,
     pub(super) plane: PlaneFamilies,
+    pub(super) cluster: ClusterFamilies,
     pub(super) prepare_waiting: IntGauge,
 }
 
@@ -125,9 +126,27 @@ pub(super) struct PlaneFamilies {
     pub(super) acks: IntCounterVec,
     pub(super) deadlines: IntCounterVec,
     pub(super) failures: IntCounterVec,
+    pub(super) inflight: IntGauge,
+    pub(super) first_item: Histogram,
     pub(super) connections: IntGauge,
     pub(super) sent_bytes: IntCounter,
     pub(super) errors: IntCounter,
+}
+
+/// Discovery and events.
+#[derive(Debug)]
+pub(super) struct ClusterFamilies {
+    pub(super) events: IntCounterVec,
+    pub(super) gaps: IntCounter,
+    pub(super) recoveries: IntCounterVec,
+    pub(super) overflows: IntCounter,
+    pub(super) late: IntCounter,
+    pub(super) undecodable: IntCounter,
+    pub(super) bad_records: IntCounter,
+    pub(super) ambiguous: IntGauge,
+    pub(super) silent: IntGauge,
+    pub(super) subscriptions: IntGauge,
+    pub(super) connected: IntGauge,
 }
 
 impl Families {
@@ -138,7 +157,7 @@ impl Families {
         let fine = [0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0];
         let latency = buckets::exponential(0.5, 2.0, 11);
         let latency = r.histogram_vec(
-            Fixed("tokenizer_latency_ms"),
+            Frontend("tokenizer_latency_ms"),
             "Milliseconds a request spent in the tokenizer, by operation.",
             &["operation"],
             &latency,
@@ -229,6 +248,7 @@ impl Families {
             pool: PoolFamilies::register(r)?,
             kv_blocks: KvBlocks::register(r)?,
             plane: PlaneFamilies::register(r)?,
+            cluster: ClusterFamilies::register(r)?,
             prepare_waiting: r.gauge(Full("roost_prepare_waiting"), "Requests that wait for a thread to render and tokenize.")?,
         })
     }
@@ -433,12 +453,61 @@ impl PlaneFamilies {
             acks: by("roost_plane_acks_total", "Acknowledgements of workers, by what they say.", "result")?,
             deadlines: by("roost_plane_deadlines_total", "Waits for workers that took too long.", "wait")?,
             failures: by("roost_plane_failures_total", "Requests that did not reach a worker.", "failure")?,
+            inflight: r.gauge(
+                Name::Full("dynamo_request_plane_inflight_requests"),
+                "Requests that are routed or with a worker.",
+            )?,
+            first_item: r.histogram(
+                Name::Full("dynamo_request_plane_roundtrip_ttft_seconds"),
+                "Seconds from the routing of a request to the worker's first item.",
+                &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0],
+            )?,
             connections: r.gauge(Name::Full("roost_plane_connections"), "Open connections to workers.")?,
             sent_bytes: r.counter(Name::Full("dynamo_transport_tcp_bytes_sent_total"), "Bytes of requests sent to workers.")?,
             errors: r.counter(
                 Name::Full("dynamo_transport_tcp_errors_total"),
                 "Requests that failed on their way: no connection, no acknowledgement in time, connection lost.",
             )?,
+        })
+    }
+}
+
+impl ClusterFamilies {
+    fn register(r: &Registry) -> Result<Self, Error> {
+        let counter = |name, help| r.counter(Name::Full(name), help);
+        let by_result = |name, help| r.counter_vec(Name::Full(name), help, &["result"]);
+        let gauge = |name, help| r.gauge(Name::Full(name), help);
+        Ok(Self {
+            events: by_result(
+                "roost_kv_events_total",
+                "KV events of workers: applied; ignored, because they concern other caches; stale, because they were \
+                 seen before; foreign, because they name another rank than their source's.",
+            )?,
+            gaps: counter("roost_kv_event_gaps_total", "Gaps in the numbers of a rank's KV events.")?,
+            recoveries: by_result(
+                "roost_kv_recoveries_total",
+                "Questions to a worker for what it holds, by how they ended.",
+            )?,
+            overflows: counter(
+                "roost_kv_recovery_overflows_total",
+                "KV events given up because too many waited for a recovery.",
+            )?,
+            late: counter("roost_event_late_messages_total", "Messages of workers that had gone.")?,
+            undecodable: counter(
+                "roost_event_undecodable_messages_total",
+                "Messages that could not be read.",
+            )?,
+            bad_records: counter(
+                "roost_discovery_bad_records_total",
+                "Discovery records that could not be used.",
+            )?,
+            ambiguous: gauge(
+                "roost_kv_ambiguous_ranks",
+                "Ranks with more than one source of KV events; they are not indexed.",
+            )?,
+            silent: gauge("roost_kv_silent_workers", "Workers that ought to publish KV events and do not.")?,
+            subscriptions: gauge("roost_event_subscriptions", "Event publishers that are followed.")?,
+            connected: gauge("roost_event_connections", "Event publishers that are connected.")?,
         })
     }
 }

@@ -85,6 +85,7 @@ impl RequestGuard {
         self.isl = isl;
         if !std::mem::replace(&mut self.inflight, true) {
             self.model.inflight.inc();
+            self.model.families.plane.inflight.inc();
             self.model.families.router.started.inc();
         }
         // Ends the stage before: its timer is dropped.
@@ -94,7 +95,9 @@ impl RequestGuard {
 
     /// A worker has begun to answer. `expected_cached` is what the router believed to be cached there, tokens.
     pub fn routed(&mut self, rank: WorkerRank, expected_cached: u32) {
-        self.stage = None;
+        if let Some(stage) = self.stage.take() {
+            self.model.families.plane.first_item.observe(stage.started.elapsed().as_secs_f64());
+        }
         self.worker = Some(self.model.families.workers.of(rank, WorkerType::Decode));
         if self.isl > 0 {
             let rate = f64::from(expected_cached) / self.isl as f64;
@@ -172,6 +175,7 @@ impl RequestGuard {
         self.model.all_active.fetch_sub(1, Ordering::Relaxed);
         if std::mem::replace(&mut self.inflight, false) {
             self.model.inflight.dec();
+            self.model.families.plane.inflight.dec();
             self.model.families.router.finished.inc();
         }
         self.model.duration.observe(self.received.elapsed().as_secs_f64());

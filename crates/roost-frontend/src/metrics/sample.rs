@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use prometheus::{IntCounter, IntGauge};
+use roost_cluster::ClusterStats;
 use roost_kv::{IndexStats, WorkerRank};
 use roost_router::{RebindReason, Snapshot, Stats};
 use roost_wire::ClientStats;
@@ -16,6 +17,8 @@ pub struct Sample<'a> {
     pub pools: Vec<PoolSample<'a>>,
     /// The request plane.
     pub client: ClientStats,
+    /// Discovery and events.
+    pub cluster: ClusterStats,
     /// Requests that wait for a thread to prepare them.
     pub prepare_waiting: usize,
 }
@@ -39,6 +42,7 @@ pub struct PoolSample<'a> {
 pub(super) struct Sampled {
     pools: HashMap<(Box<str>, WorkerType), PoolSeries>,
     client: ClientStats,
+    cluster: ClusterStats,
 }
 
 #[derive(Debug)]
@@ -91,6 +95,7 @@ impl Sampled {
             }
         }
         self.take_client(families, &sample.client);
+        self.take_cluster(families, &sample.cluster);
         families.prepare_waiting.set(whole(sample.prepare_waiting as u64));
     }
 
@@ -117,6 +122,30 @@ impl Sampled {
         add(&failure("pool_full"), |stats| stats.pool_full);
         add(&failure("prologue"), |stats| stats.prologue_errors);
         plane.connections.set(whole(now.open_connections));
+    }
+
+    fn take_cluster(&mut self, families: &Families, now: &ClusterStats) {
+        let before = std::mem::replace(&mut self.cluster, *now);
+        let f = &families.cluster;
+        let add =
+            |counter: &IntCounter, of: fn(&ClusterStats) -> u64| counter.inc_by(growth(of(&before), of(now)));
+        let events = |result| f.events.with_label_values(&[result]);
+        add(&events("applied"), |stats| stats.kv_events);
+        add(&events("ignored"), |stats| stats.kv_events_ignored);
+        add(&events("stale"), |stats| stats.kv_events_stale);
+        add(&events("foreign"), |stats| stats.kv_events_foreign);
+        add(&f.gaps, |stats| stats.kv_gaps);
+        let recoveries = |result| f.recoveries.with_label_values(&[result]);
+        add(&recoveries("succeeded"), |stats| stats.recoveries);
+        add(&recoveries("failed"), |stats| stats.recoveries_failed);
+        add(&f.overflows, |stats| stats.recovery_overflows);
+        add(&f.late, |stats| stats.late_messages);
+        add(&f.undecodable, |stats| stats.undecodable_messages);
+        add(&f.bad_records, |stats| stats.bad_records);
+        f.ambiguous.set(whole(now.ambiguous_ranks));
+        f.silent.set(whole(now.workers_without_events));
+        f.subscriptions.set(whole(now.subscriptions));
+        f.connected.set(whole(now.connected));
     }
 }
 

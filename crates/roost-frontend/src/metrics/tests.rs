@@ -1,1 +1,532 @@
+//! The families against the peer's, the reference document, and the guard's books.
 
+use std::{
+    fmt::Write as _,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::{Duration, Instant},
+};
+
+use expect_test::expect_file;
+use roost_kv::{WorkerId, WorkerRank};
+use roost_router::{RankSnapshot, RebindReason, Snapshot, Stats};
+use roost_telemetry::Family;
+use serde_json::Value;
+
+use super::*;
+
+const MODEL: &str = "org/model";
+
+struct Bench {
+    registry: Registry,
+    metrics: Metrics,
+    model: Arc<ModelMetrics>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let registry = Registry::default();
+        let metrics = Metrics::new(&registry, &MetricsOptions::default()).expect("names are unique");
+        let model = metrics.model(MODEL);
+        Self { registry, metrics, model }
+    }
+
+    fn guard(&self, received: Instant) -> RequestGuard {
+        RequestGuard::new(Arc::clone(&self.model), Endpoint::ChatCompletions, RequestKind::Stream, received)
+    }
+
+    /// The value of a series as it is exported; `None` if there is no such series.
+    fn value(&self, series: &str) -> Option<f64> {
+        let text = String::from_utf8(self.registry.encode()).expect("the format is text");
+        text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
+    }
+
+    #[track_caller]
+    fn check(&self, series: &str, expected: f64) {
+        assert_eq!(self.value(series), Some(expected), "{series}");
+    }
+
+    #[track_caller]
+    fn check_ended(&self, status: &str, error_type: &str, expected: f64) {
+        self.check(
+            &format!(
+                "dynamo_frontend_requests_total{{endpoint=\"chat_completions\",error_type=\"{error_type}\",\
+                 model=\"{MODEL}\",request_type=\"stream\",status=\"{status}\"}}"
+            ),
+            expected,
+        );
+    }
+
+    #[track_caller]
+    fn check_idle(&self) {
+        for gauge in ["active_requests", "inflight_requests", "queued_requests"] {
+            self.check(&format!("dynamo_frontend_{gauge}{{model=\"{MODEL}\"}}"), 0.0);
+        }
+        for stage in Stage::ALL {
+            let [stage, phase] = stage.request_labels();
+            self.check(
+                &format!("dynamo_frontend_stage_requests{{phase=\"{phase}\",stage=\"{stage}\"}}"),
+                0.0,
+            );
+        }
+        self.check("dynamo_request_plane_inflight_requests", 0.0);
+        assert_eq!(self.metrics.active_requests(), 0);
+    }
+}
+
+fn rank(worker: u64) -> WorkerRank {
+    WorkerRank { worker: WorkerId(worker), dp_rank: 0 }
+}
+
+fn of_model(family: &str) -> String {
+    format!("dynamo_frontend_{family}{{model=\"{MODEL}\"}}")
+}
+
+fn peer() -> Vec<Value> {
+    let text = include_str!("../../../../tests/fixtures/http/metrics.json");
+    let fixture: Value = serde_json::from_str(text).expect("the fixture is JSON");
+    fixture["metrics"].as_array().expect("a list of families").clone()
+}
+
+fn peer_buckets(family: &Value) -> Vec<f64> {
+    let bounds = family["buckets"].as_array().into_iter().flatten();
+    bounds.filter_map(|bound| bound.as_str()?.parse().ok()).filter(|bound: &f64| bound.is_finite()).collect()
+}
+
+/// Families with more bounds than the peer's: its own are among them.
+const FINER: [&str; 5] = [
+    "dynamo_frontend_request_duration_seconds",
+    "dynamo_frontend_time_to_first_token_seconds",
+    "dynamo_frontend_input_sequence_tokens",
+    "dynamo_frontend_output_sequence_tokens",
+    "dynamo_frontend_cached_tokens",
+];
+
+#[test]
+fn families_that_the_peer_has_are_like_the_peers() {
+    let peer = peer();
+    let mut compared = 0;
+    for family in Bench::new().registry.families() {
+        let name = family.name.as_str();
+        let Some(theirs) = peer.iter().find(|theirs| theirs["name"] == name) else { continue };
+        compared += 1;
+        assert_eq!(theirs["type"], family.kind.as_str(), "{name}");
+        let labels: Vec<_> =
+            theirs["labels"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        assert_eq!(labels, family.labels, "{name}");
+        let bounds = peer_buckets(theirs);
+        if FINER.contains(&name) {
+            let missing: Vec<_> = bounds.iter().filter(|bound| !family.buckets.contains(bound)).collect();
+            assert!(missing.is_empty(), "{name} lacks {missing:?}");
+        } else {
+            assert_eq!(bounds, family.buckets, "{name}");
+        }
+    }
+    assert!(compared >= 50, "only {compared} families are the peer's");
+}
+
+#[test]
+fn series_of_the_guard_have_the_peers_label_values() {
+    let peer = peer();
+    let family =
+        |name: &str| peer.iter().find(|family| family["name"] == name).expect("the family is in the fixture");
+    let values = |name: &str, label: &str| -> Vec<String> {
+        let values =
+            family(name)["observed_label_values"][label].as_array().expect("a list of values").clone();
+        values.iter().map(|value| value.as_str().expect("a label value is text").to_owned()).collect()
+    };
+    let stages = values("dynamo_frontend_stage_duration_seconds", "stage");
+    for stage in Stage::ALL {
+        assert!(stages.contains(&stage.duration_label().to_owned()), "{stage:?}");
+    }
+    let endpoints = values("dynamo_frontend_requests_total", "endpoint");
+    for endpoint in Endpoint::ALL {
+        assert!(endpoints.contains(&endpoint.as_str().to_owned()), "{endpoint:?}");
+    }
+    let kinds = values("dynamo_frontend_requests_total", "request_type");
+    assert_eq!(RequestKind::ALL.map(RequestKind::as_str).to_vec(), kinds);
+    let error_types = values("dynamo_frontend_requests_total", "error_type");
+    let ours = Outcome::ALL.map(Outcome::error_type);
+    for error_type in &error_types {
+        assert!(ours.contains(&error_type.as_str()), "{error_type}");
+    }
+}
+
+#[test]
+fn the_reference_document_is_current() {
+    expect_file!["../../../../docs/metrics.md"].assert_eq(&document());
+}
+
+/// `docs/metrics.md`.
+fn document() -> String {
+    let registry = Registry::new("PREFIX");
+    registry.build_info("0.0.0").expect("the name is free");
+    Metrics::new(&registry, &MetricsOptions::default()).expect("names are unique");
+    let families = registry.families();
+    let real = |name: &str| name.replacen("PREFIX_", "dynamo_frontend_", 1);
+    let peer = peer();
+    let mut text = String::from(
+        "# Metrics\n\n<!-- Generated from the registered families. Run `UPDATE_EXPECT=1 cargo test -p roost-frontend \
+         metrics`. -->\n\n\
+         `GET /metrics` answers in the Prometheus text format 0.0.4, without authentication. Label values come from the \
+         deployment (cards, workers) and from fixed lists, never from requests; a request that names no known model \
+         counts as `unknown_model`. Series of a worker are removed at the first scrape after it has left.\n\n\
+         Families marked † follow `--metrics-prefix`; the others keep their names. Families of Dynamo have its names, \
+         types and labels, and at least its buckets: the sets of five histograms are finer, because agents' requests \
+         would otherwise all fall into one bucket or beyond the last. A variable such as `DYN_METRICS_TTFT_MAX` \
+         replaces such a set by Dynamo's logarithmic one.\n",
+    );
+    let groups: [(&str, &dyn Fn(&Family) -> bool); 2] = [
+        ("Dynamo's families", &|family| !family.name.starts_with("roost_")),
+        ("Families of roost", &|family| family.name.starts_with("roost_")),
+    ];
+    for (title, belongs) in groups {
+        let _ =
+            write!(text, "\n## {title}\n\n| Family | Type | Labels | Meaning |\n| --- | --- | --- | --- |\n");
+        for family in families.iter().filter(|family| belongs(family)) {
+            let mark = if family.name.starts_with("PREFIX_") { " †" } else { "" };
+            let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
+            let _ = writeln!(
+                text,
+                "| `{}`{mark} | {} | {} | {} |",
+                real(&family.name),
+                family.kind.as_str(),
+                labels.join(", "),
+                family.help
+            );
+        }
+    }
+    text.push_str("\n## Buckets\n\n| Family | Bounds |\n| --- | --- |\n");
+    for family in families.iter().filter(|family| !family.buckets.is_empty()) {
+        let bounds: Vec<String> = family.buckets.iter().map(ToString::to_string).collect();
+        let _ = writeln!(text, "| `{}` | {} |", real(&family.name), bounds.join(", "));
+    }
+    text.push_str("\n## Dynamo's families that are not exported\n\n");
+    for theirs in &peer {
+        let name = theirs["name"].as_str().expect("a family has a name");
+        if !families.iter().any(|family| real(&family.name) == name) {
+            let _ = writeln!(text, "- `{name}`");
+        }
+    }
+    text
+}
+
+#[test]
+fn an_answer_of_several_frames() {
+    let bench = Bench::new();
+    let received = Instant::now();
+    let mut guard = bench.guard(received);
+    bench.check(&of_model("active_requests"), 1.0);
+    bench.check(&of_model("queued_requests"), 1.0);
+    bench.check("dynamo_frontend_stage_requests{phase=\"\",stage=\"preprocess\"}", 1.0);
+    guard.rendered(Duration::from_millis(2));
+    guard.tokenized(Duration::from_millis(3));
+    guard.prepared(100_000);
+    bench.check(&of_model("inflight_requests"), 1.0);
+    bench.check("dynamo_frontend_stage_requests{phase=\"aggregated\",stage=\"dispatch\"}", 1.0);
+    guard.routed(rank(7), 75_000);
+    bench.check("dynamo_frontend_stage_duration_seconds_count{stage=\"transport_roundtrip\"}", 1.0);
+    guard.tokens(1, received + Duration::from_millis(500));
+    bench.check(&of_model("queued_requests"), 0.0);
+    bench.check(&of_model("active_requests"), 1.0);
+    guard.tokens(4, received + Duration::from_millis(700));
+    guard.cached(74_000);
+    guard.finish(Outcome::Success);
+    drop(guard);
+
+    bench.check_ended("success", "", 1.0);
+    bench.check_ended("error", "cancelled", 0.0);
+    bench.check_idle();
+    bench.check(&of_model("output_tokens_total"), 5.0);
+    bench.check(&of_model("time_to_first_token_seconds_sum"), 0.5);
+    bench.check(&of_model("inter_token_latency_seconds_count"), 4.0);
+    bench.check(&of_model("inter_token_latency_seconds_sum"), 0.2);
+    bench.check(&of_model("input_sequence_tokens_sum"), 100_000.0);
+    bench.check(&of_model("output_sequence_tokens_sum"), 5.0);
+    bench.check(&of_model("cached_tokens_sum"), 74_000.0);
+    bench.check(&of_model("request_duration_seconds_count"), 1.0);
+    bench.check("dynamo_frontend_tokenizer_latency_ms_sum{operation=\"tokenize\"}", 3.0);
+    bench.check("dynamo_frontend_template_seconds_sum", 0.002);
+    bench.check("dynamo_frontend_disconnected_clients", 0.0);
+    let worker = "{dp_rank=\"0\",worker_id=\"7\",worker_type=\"decode\"}";
+    bench.check(&format!("dynamo_frontend_worker_last_time_to_first_token_seconds{worker}"), 0.5);
+    bench.check(&format!("dynamo_frontend_worker_last_inter_token_latency_seconds{worker}"), 0.05);
+    bench.check(&format!("dynamo_frontend_worker_last_input_sequence_tokens{worker}"), 100_000.0);
+    let router = "{dynamo_component=\"backend\",dynamo_namespace=\"dynamo\",router_id=\"0\",worker_id=\"0\"}";
+    bench.check(&format!("dynamo_component_router_kv_hit_rate_sum{router}"), 0.75);
+    bench.check(&format!("dynamo_component_router_requests_total{router}"), 1.0);
+}
+
+#[test]
+fn what_the_worker_says_of_lengths_wins_over_counting() {
+    let bench = Bench::new();
+    let mut guard = bench.guard(Instant::now());
+    guard.prepared(10);
+    guard.tokens(3, Instant::now());
+    guard.usage(12, 4, None);
+    guard.finish(Outcome::Success);
+    bench.check(&of_model("output_sequence_tokens_sum"), 4.0);
+    assert_eq!(bench.value(&of_model("cached_tokens_count")), Some(0.0));
+}
+
+#[test]
+fn every_way_to_end_leaves_nothing_behind() {
+    let bench = Bench::new();
+    for (index, outcome) in Outcome::ALL.into_iter().enumerate() {
+        // In turn: before it is prepared, before its first token, in mid-stream.
+        let mut guard = bench.guard(Instant::now());
+        if index % 3 > 0 {
+            guard.prepared(10);
+            guard.routed(rank(1), 0);
+        }
+        if index % 3 > 1 {
+            guard.tokens(1, Instant::now());
+        }
+        guard.finish(outcome);
+        guard.finish(Outcome::Success);
+        drop(guard);
+        bench.check_idle();
+        bench.check_ended(outcome.status(), outcome.error_type(), 1.0);
+    }
+    bench.check(&of_model("request_duration_seconds_count"), Outcome::ALL.len() as f64);
+    let started = "endpoint=\"chat_completions\",model=\"org/model\",request_type=\"stream\"";
+    bench.check(&format!("dynamo_frontend_requests_started_total{{{started}}}"), Outcome::ALL.len() as f64);
+    bench.check(&format!("dynamo_frontend_model_cancellation_total{{{started}}}"), 1.0);
+    let rejected = "dynamo_frontend_model_rejection_total{endpoint=\"chat_completions\",model=\"org/model\"}";
+    bench.check(rejected, 1.0);
+    // A client that left is no failure.
+    assert_eq!(
+        bench.value("dynamo_frontend_failures_total{class=\"Cancelled\",reason=\"request.cancelled\"}"),
+        None
+    );
+    bench.check("dynamo_frontend_failures_total{class=\"NotFound\",reason=\"request.not_found\"}", 1.0);
+}
+
+#[test]
+fn a_client_that_leaves_is_counted_once_as_cancelled() {
+    let bench = Bench::new();
+    drop(bench.guard(Instant::now()));
+    let mut streaming = bench.guard(Instant::now());
+    streaming.prepared(10);
+    streaming.tokens(2, Instant::now());
+    drop(streaming);
+    bench.check_ended("error", "cancelled", 2.0);
+    bench.check("dynamo_frontend_disconnected_clients", 2.0);
+    bench.check_idle();
+}
+
+#[test]
+fn a_panic_closes_the_books() {
+    let bench = Bench::new();
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        let mut guard = bench.guard(Instant::now());
+        guard.prepared(10);
+        panic!("a handler that breaks");
+    }));
+    assert!(panicked.is_err());
+    bench.check_idle();
+    bench.check_ended("error", "cancelled", 1.0);
+}
+
+#[test]
+fn a_failure_has_the_labels_it_was_given() {
+    let bench = Bench::new();
+    let mut guard = bench.guard(Instant::now());
+    guard.failure(("Unavailable", "transport.cannot_connect"));
+    guard.finish(Outcome::Error(ErrorType::Unavailable));
+    bench.check(
+        "dynamo_frontend_failures_total{class=\"Unavailable\",reason=\"transport.cannot_connect\"}",
+        1.0,
+    );
+}
+
+#[test]
+fn free_text_of_clients_makes_no_series() {
+    let bench = Bench::new();
+    let error = |status| ApiError::new(status, "no");
+    bench.metrics.refused(Endpoint::Completions, RequestKind::Unary, &error(404));
+    let before = bench.registry.series();
+    for index in 0..2000 {
+        let named = ApiError::model_not_found(&format!("model \"{index}\"\n"));
+        bench.metrics.refused(Endpoint::Completions, RequestKind::Unary, &named);
+    }
+    assert_eq!(bench.registry.series(), before);
+    let labels = "endpoint=\"completions\",error_type=\"not_found\",model=\"unknown_model\",request_type=\"unary\",\
+                  status=\"error\"";
+    bench.check(&format!("dynamo_frontend_requests_total{{{labels}}}"), 2001.0);
+    bench.metrics.refused(Endpoint::Completions, RequestKind::Unary, &error(413));
+    bench.check(
+        "dynamo_frontend_failures_total{class=\"PayloadTooLarge\",reason=\"request.payload_too_large\"}",
+        1.0,
+    );
+}
+
+/// Values of long agent requests fall into finite buckets that are no more than a factor 2.5 wide.
+#[test]
+fn long_requests_fall_between_bounds() {
+    let bench = Bench::new();
+    let cases: [(&str, &[f64]); 4] = [
+        ("dynamo_frontend_request_duration_seconds", &[0.02, 0.2, 2.0, 20.0, 700.0]),
+        ("dynamo_frontend_time_to_first_token_seconds", &[0.02, 0.2, 2.0, 20.0, 700.0]),
+        ("dynamo_frontend_input_sequence_tokens", &[250.0, 10_000.0, 300_000.0, 900_000.0]),
+        ("dynamo_frontend_output_sequence_tokens", &[250.0, 10_000.0, 100_000.0]),
+    ];
+    for (name, values) in cases {
+        let families = bench.registry.families();
+        let family = families.iter().find(|family| family.name == name).expect("the family is registered");
+        for value in values {
+            let above = family.buckets.partition_point(|bound| bound < value);
+            assert!(above < family.buckets.len(), "{name}: {value} is beyond the last bound");
+            let (low, high) = (family.buckets[above - 1], family.buckets[above]);
+            assert!(high / low <= 2.5, "{name}: {value} falls between {low} and {high}");
+        }
+    }
+    let bounds = MetricsOptions::default().request_duration;
+    assert!(bounds[1] < 2.0, "{bounds:?}");
+}
+
+fn pool(stats: Stats, ranks: &[WorkerRank]) -> PoolSample<'static> {
+    let ranks = ranks.iter().map(|rank| RankSnapshot {
+        rank: *rank,
+        bindings: 3,
+        active_blocks: 40,
+        prefill_tokens: 500,
+        active_requests: 2,
+        busy: true,
+        quarantined: false,
+        draining: false,
+    });
+    PoolSample {
+        model: MODEL,
+        worker_type: WorkerType::Decode,
+        router: Snapshot { stats, ranks: ranks.collect(), ..Snapshot::default() },
+        index: roost_kv::IndexStats { blocks: 9, bytes: 900, ..roost_kv::IndexStats::default() },
+    }
+}
+
+#[test]
+fn what_routers_count_is_taken_over_and_only_grows() {
+    let bench = Bench::new();
+    let mut stats = Stats { placed: 5, affinity_hits: 3, best_cached_tokens: 900, ..Stats::default() };
+    stats.selected_cached_tokens = 600;
+    stats.rebinds[RebindReason::WorkerFailed.index()] = 2;
+    let take = |stats| {
+        let pools = vec![pool(stats, &[rank(1)])];
+        bench.metrics.sample(&Sample { pools, ..Sample::default() });
+    };
+    take(stats);
+    take(stats);
+    let of_pool = "model=\"org/model\",worker_type=\"decode\"";
+    bench.check(&format!("roost_router_placed_total{{{of_pool}}}"), 5.0);
+    bench.check(&format!("roost_router_lost_tokens_total{{{of_pool}}}"), 300.0);
+    bench.check(
+        "roost_affinity_rebinds_total{model=\"org/model\",reason=\"worker_failed\",worker_type=\"decode\"}",
+        2.0,
+    );
+    bench
+        .check("roost_affinity_turns_total{model=\"org/model\",outcome=\"hit\",worker_type=\"decode\"}", 3.0);
+    bench.check(&format!("roost_index_blocks{{{of_pool}}}"), 9.0);
+    // The pool is made anew and begins at zero: what it counts is added.
+    take(Stats { placed: 2, ..Stats::default() });
+    bench.check(&format!("roost_router_placed_total{{{of_pool}}}"), 7.0);
+    bench.check(&format!("roost_router_lost_tokens_total{{{of_pool}}}"), 300.0);
+    // And gone.
+    bench.metrics.sample(&Sample::default());
+    bench.check(&format!("roost_router_placed_total{{{of_pool}}}"), 7.0);
+    bench.check(&format!("roost_index_blocks{{{of_pool}}}"), 0.0);
+    take(Stats { placed: 1, ..Stats::default() });
+    bench.check(&format!("roost_router_placed_total{{{of_pool}}}"), 8.0);
+}
+
+#[test]
+fn series_of_a_worker_leave_with_it() {
+    let bench = Bench::new();
+    let take = |ranks: &[WorkerRank]| {
+        let pools = vec![pool(Stats::default(), ranks)];
+        bench.metrics.sample(&Sample { pools, ..Sample::default() });
+    };
+    take(&[rank(1), rank(2)]);
+    let of = |worker: u64| format!("{{dp_rank=\"0\",worker_id=\"{worker}\",worker_type=\"decode\"}}");
+    let first = of(1);
+    bench.check(&format!("dynamo_frontend_worker_active_decode_blocks{first}"), 40.0);
+    bench.check(&format!("dynamo_frontend_worker_active_prefill_tokens{first}"), 500.0);
+    bench.check(&format!("roost_affinity_bindings{first}"), 3.0);
+    bench.check(&format!("roost_worker_busy{first}"), 1.0);
+    let with_both = bench.registry.series();
+    take(&[rank(2)]);
+    let text = String::from_utf8(bench.registry.encode()).expect("the format is text");
+    assert!(!text.contains("worker_id=\"1\""), "series of worker 1 are left");
+    assert!(bench.registry.series() < with_both);
+    bench.check(&format!("roost_worker_active_requests{}", of(2)), 2.0);
+}
+
+#[test]
+fn the_planes_counters_are_taken_over() {
+    let bench = Bench::new();
+    let client = roost_wire::ClientStats {
+        calls: 4,
+        call_home_timeouts: 1,
+        connect_failures: 2,
+        open_connections: 3,
+        ..roost_wire::ClientStats::default()
+    };
+    let cluster =
+        roost_cluster::ClusterStats { kv_gaps: 2, kv_events: 8, ..roost_cluster::ClusterStats::default() };
+    for _ in 0..2 {
+        bench.metrics.sample(&Sample { client, cluster, prepare_waiting: 6, ..Sample::default() });
+    }
+    bench.check("roost_plane_calls_total", 4.0);
+    bench.check("roost_plane_deadlines_total{wait=\"call_home\"}", 1.0);
+    bench.check("dynamo_transport_tcp_errors_total", 2.0);
+    bench.check("roost_plane_connections", 3.0);
+    bench.check("roost_kv_event_gaps_total", 2.0);
+    bench.check("roost_kv_events_total{result=\"applied\"}", 8.0);
+    bench.check("roost_prepare_waiting", 6.0);
+}
+
+#[test]
+fn small_counters() {
+    let bench = Bench::new();
+    bench.metrics.ignored_fields(3);
+    bench.metrics.retried(&bench.model);
+    bench.model.retry_ended(Duration::from_millis(30), true);
+    bench.model.ready(true);
+    bench.metrics.kv_applied(&Applied { stored: 5, skipped: 1, ..Applied::default() });
+    drop(bench.metrics.stage(Stage::Route));
+    bench.check("roost_ignored_fields_total", 3.0);
+    bench.check(
+        "dynamo_frontend_model_migration_total{migration_type=\"new_request\",model=\"org/model\"}",
+        1.0,
+    );
+    bench.check(
+        "dynamo_frontend_model_migration_duration_seconds_count{migration_type=\"new_request\",model=\"org/model\",\
+         outcome=\"success\"}",
+        1.0,
+    );
+    bench.check(&of_model("model_ready"), 1.0);
+    bench.check("roost_kv_blocks_total{change=\"stored\"}", 5.0);
+    bench.check("dynamo_frontend_stage_duration_seconds_count{stage=\"route\"}", 1.0);
+    bench.check_idle();
+}
+
+#[test]
+fn the_prefix_renames_what_may_be_renamed() {
+    let registry = Registry::new("edge");
+    let metrics = Metrics::new(&registry, &MetricsOptions::default()).expect("names are unique");
+    metrics.model(MODEL);
+    let names: Vec<String> = registry.families().into_iter().map(|family| family.name).collect();
+    for renamed in [
+        "edge_tokenizer_latency_ms",
+        "edge_requests_total",
+        "edge_time_to_first_token_seconds",
+        "edge_model_ready",
+    ] {
+        assert!(names.contains(&renamed.to_owned()), "{renamed}");
+    }
+    for fixed in [
+        "dynamo_frontend_tokenize_seconds",
+        "dynamo_frontend_stage_requests",
+        "dynamo_frontend_worker_active_decode_blocks",
+    ] {
+        assert!(names.contains(&fixed.to_owned()), "{fixed}");
+    }
+}
