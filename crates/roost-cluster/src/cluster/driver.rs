@@ -166,6 +166,7 @@ impl Driver {
     /// Ends subscriptions that are no longer wanted and starts those that are missing.
     async fn follow(&mut self) -> Result<(), Unread> {
         let (mut wanted, ambiguous) = self.state.feeds(self.config.kv_events);
+        self.shared.stats.lock().ambiguous_ranks = ambiguous as u64;
         let mut ended = Vec::new();
         self.subscriptions.retain(|_, running| match wanted.iter().position(|plan| *plan == running.plan) {
             Some(index) => {
@@ -188,7 +189,6 @@ impl Driver {
         for plan in wanted {
             self.subscribe(plan);
         }
-        self.shared.stats.lock().ambiguous_ranks = ambiguous as u64;
         self.count_subscriptions();
         Ok(())
     }

@@ -82,3 +82,6 @@ impl Recovery {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -306,3 +306,6 @@ fn left(info: &WorkerInfo) -> Update {
 fn same_component(one: &EndpointId, other: &EndpointId) -> bool {
     (&one.namespace, &one.component) == (&other.namespace, &other.component)
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,3 +45,6 @@ impl Watchdog {
         due
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -91,7 +91,7 @@ impl Envelope {
     }
 
     /// The whole ZeroMQ message as it goes over the wire.
-    pub(super) fn to_message(&self) -> Bytes {
+    pub(crate) fn to_message(&self) -> Bytes {
         let envelope = self.encode();
         let mut body = Vec::with_capacity(HEADER_BYTES + envelope.len());
         body.push(VERSION);

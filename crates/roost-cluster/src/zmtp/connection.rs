@@ -13,6 +13,8 @@ use super::frame::{self, Decoder, GREETING_BYTES, Item};
 
 const CONNECT: Duration = Duration::from_secs(5);
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Longest wait for a sign that a subscription is in force.
+const IN_FORCE: Duration = Duration::from_secs(1);
 /// Silence after which the kernel asks whether the other side is still there.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const READ_BYTES: usize = 64 << 10;
@@ -24,10 +26,16 @@ pub(crate) struct Connection {
     buffer: BytesMut,
     decoder: Decoder,
     minor: u8,
+    /// Messages that came while something else was awaited; at most one.
+    early: Option<Vec<Bytes>>,
 }
 
 impl Connection {
     /// Connects to a PUB socket at `tcp://HOST:PORT` and subscribes to a topic.
+    ///
+    /// Returns once the subscription is in force, so that what is asked about the publisher afterwards leaves no hole
+    /// before the first message: a heartbeat is sent behind the subscription, and its answer comes after it was read.
+    /// Peers of version 3.0 have no heartbeats, and one that does not answer is not waited for long.
     ///
     /// Cancel safe: dropping the future closes the connection.
     pub(crate) async fn subscribe(endpoint: &str, topic: &str) -> Result<Self, ZmtpError> {
@@ -39,16 +47,39 @@ impl Connection {
         let mut out = BytesMut::new();
         if connection.minor >= 1 {
             frame::encode_command(&mut out, "SUBSCRIBE", topic.as_bytes());
+            frame::encode_command(&mut out, "PING", &[0, 0]);
         } else {
             let subscription = [b"\x01", topic.as_bytes()].concat();
             out.extend_from_slice(&frame::encode_message(&[&subscription]));
         }
         connection.stream.write_all(&out).await?;
+        if connection.minor >= 1
+            && let Ok(sign) = timeout(IN_FORCE, connection.sign_of_force()).await
+        {
+            sign?;
+        }
         Ok(connection)
+    }
+
+    /// Waits for the answer to a heartbeat, or for a message, which proves the same.
+    async fn sign_of_force(&mut self) -> Result<(), ZmtpError> {
+        loop {
+            match self.item().await? {
+                Item::Message(frames) => {
+                    self.early = Some(frames);
+                    return Ok(());
+                }
+                Item::Command { name, .. } if &name[..] == b"PONG" => return Ok(()),
+                Item::Command { name, body } => self.answer_ping(&name, &body)?,
+            }
+        }
     }
 
     /// Receives the next message; commands are answered or ignored. Cancel safe.
     pub(crate) async fn message(&mut self) -> Result<Vec<Bytes>, ZmtpError> {
+        if let Some(frames) = self.early.take() {
+            return Ok(frames);
+        }
         loop {
             match self.item().await? {
                 Item::Message(frames) => return Ok(frames),
@@ -62,7 +93,8 @@ impl Connection {
         stream.set_nodelay(true)?;
         let probe = TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE / 3);
         SockRef::from(&stream).set_tcp_keepalive(&probe)?;
-        let connection = Self { stream, buffer: BytesMut::new(), decoder: Decoder::default(), minor: 0 };
+        let connection =
+            Self { stream, buffer: BytesMut::new(), decoder: Decoder::default(), minor: 0, early: None };
         let done = timeout(HANDSHAKE, connection.shake(own, peer)).await;
         done.map_err(|_| ZmtpError::Deadline(HANDSHAKE))?
     }
