@@ -1,1 +1,6 @@
-
+mod events;
+mod files;
+mod harness;
+mod lifecycle;
+mod misbehaviour;
+mod requests;
