@@ -66,4 +66,15 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     option("dyn-structural-tag-schema", choice(&["auto", "strict"]), "How tool calls are constrained.")
         .env(&["DYN_STRUCTURAL_TAG_SCHEMA"])
         .refused(NOT_AVAILABLE),
+    option("parser-version", Kind::Text, "Generation of Dynamo's output parsers.")
+        .env(&["DYN_PARSER_VERSION"])
+        .refused(NOT_AVAILABLE),
+    option("enable-experimental-parsers-v2", Kind::Switch, "Dynamo's second generation of output parsers.")
+        .env(&["DYN_ENABLE_EXPERIMENTAL_PARSERS_V2"])
+        .default("false")
+        .refused(NOT_AVAILABLE),
+    option("enable-guided-tool-streaming", Kind::Switch, "Stream tool calls under constrained decoding.")
+        .env(&["DYN_ENABLE_GUIDED_TOOL_STREAMING"])
+        .default("false")
+        .refused(NOT_AVAILABLE),
 ];
