@@ -9,7 +9,6 @@ use std::{
 use expect_test::expect_file;
 use roost_kv::{WorkerId, WorkerRank};
 use roost_router::{RankSnapshot, RebindReason, Snapshot, Stats};
-use roost_telemetry::Family;
 use serde_json::Value;
 
 use super::*;
@@ -175,14 +174,10 @@ fn document() -> String {
          would otherwise all fall into one bucket or beyond the last. A variable such as `DYN_METRICS_TTFT_MAX` \
          replaces such a set by Dynamo's logarithmic one.\n",
     );
-    let groups: [(&str, &dyn Fn(&Family) -> bool); 2] = [
-        ("Dynamo's families", &|family| !family.name.starts_with("roost_")),
-        ("Families of roost", &|family| family.name.starts_with("roost_")),
-    ];
-    for (title, belongs) in groups {
+    for (title, is_ours) in [("Dynamo's families", false), ("Families of roost", true)] {
         let _ =
             write!(text, "\n## {title}\n\n| Family | Type | Labels | Meaning |\n| --- | --- | --- | --- |\n");
-        for family in families.iter().filter(|family| belongs(family)) {
+        for family in families.iter().filter(|family| family.name.starts_with("roost_") == is_ours) {
             let mark = if family.name.starts_with("PREFIX_") { " †" } else { "" };
             let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
             let _ = writeln!(
