@@ -68,13 +68,14 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
         .refused(NOT_AVAILABLE),
     option("parser-version", Kind::Text, "Generation of Dynamo's output parsers.")
         .env(&["DYN_PARSER_VERSION"])
+        .default("auto")
         .refused(NOT_AVAILABLE),
-    option("enable-experimental-parsers-v2", Kind::Switch, "Dynamo's second generation of output parsers.")
+    option("enable-experimental-parsers-v2", Kind::Switch, "Older spelling of the same.")
         .env(&["DYN_ENABLE_EXPERIMENTAL_PARSERS_V2"])
         .default("false")
         .refused(NOT_AVAILABLE),
     option("enable-guided-tool-streaming", Kind::Switch, "Stream tool calls under constrained decoding.")
         .env(&["DYN_ENABLE_GUIDED_TOOL_STREAMING"])
-        .default("false")
-        .refused(NOT_AVAILABLE),
+        .default("true")
+        .no_effect("there is no constrained decoding"),
 ];
