@@ -13,9 +13,9 @@ pub(crate) fn fixture_json(path: &str) -> serde_json::Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The template of a real model; `None`, with a message, where its files are not installed
+/// The folder of a real model; `None`, with a message, where its files are not installed
 /// (`tests/fixtures/fetch_tokenizers.sh` installs them).
-pub(crate) fn real_template(model: &str) -> Option<ChatTemplate> {
+pub(crate) fn model_folder(model: &str) -> Option<PathBuf> {
     let folder = match option_env!("ROOST_TOKENIZERS") {
         Some(folder) => PathBuf::from(folder),
         None => std::env::home_dir()?.join(".cache/roost-peers/tokenizers"),
@@ -25,7 +25,12 @@ pub(crate) fn real_template(model: &str) -> Option<ChatTemplate> {
         println!("skipped: {} is not installed", folder.display());
         return None;
     }
-    Some(ChatTemplate::from_files(&TemplateFiles::in_folder(&folder)).unwrap())
+    Some(folder)
+}
+
+pub(crate) fn real_template(model: &str) -> Option<ChatTemplate> {
+    let files = TemplateFiles::in_folder(&model_folder(model)?);
+    Some(ChatTemplate::from_files(&files).unwrap())
 }
 
 /// The template of one of the small models of the fixtures.

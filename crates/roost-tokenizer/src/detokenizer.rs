@@ -1,11 +1,13 @@
 //! Raw bytes of every token, computed once per model.
 
+mod file;
 mod plan;
 
 use std::path::Path;
 
 use crate::backend::Encoder;
 use crate::error::Error;
+use file::File;
 pub(crate) use plan::{InvalidBytes, Plan};
 
 /// Decoder tables of one model: the bytes of token `id` are `arena[offsets[id]..offsets[id + 1]]`.
@@ -19,15 +21,25 @@ pub(crate) struct Detokenizer {
     plan: Option<Plan>,
 }
 
+/// Largest vocabulary that is taken for one; real ones have some hundred thousand ids.
+const MAX_IDS: usize = 1 << 24;
+
 const KNOWN: u8 = 1;
 const SPECIAL: u8 = 2;
 
 impl Detokenizer {
     pub(crate) fn build(path: &Path, encoder: &Encoder) -> Result<Self, Error> {
-        let plan = Plan::read(path)?;
+        let file = File::read(path)?;
+        let plan = file.decoder.as_ref().and_then(Plan::from_json);
         let added = encoder.added_tokens();
-        // Ids may have holes, so the count of tokens is no bound for the largest id of an added token.
-        let size = added.iter().map(|(id, ..)| *id as usize + 1).max().unwrap_or(0).max(encoder.vocab_size());
+        let added_bound = added.iter().map(|(id, ..)| *id as usize + 1).max().unwrap_or(0);
+        let size = file.id_bound().max(added_bound);
+        if size > MAX_IDS {
+            return Err(Error::Load {
+                path: path.to_owned(),
+                reason: format!("token id {} is too large", size - 1),
+            });
+        }
         let mut table = Self {
             arena: Vec::with_capacity(size * 8),
             offsets: Vec::with_capacity(size + 1),

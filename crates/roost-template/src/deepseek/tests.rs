@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::DeepSeek;
-use crate::template::tests::{check_golden, render, request};
+use crate::template::tests::{check_golden, render, render_prompt, request};
 use crate::test_files::fixture_json;
 use crate::{ChatTemplate, RenderInput, TemplateFiles};
 
@@ -50,6 +50,27 @@ fn segments_cover_the_prompt_and_only_control_tokens_are_special() {
             }
         }
     }
+}
+
+/// The publisher's encoder gives these ids: ordinary text is encoded without the added vocabulary.
+#[test]
+fn ids_of_the_segments_equal_the_publishers_encoder() {
+    let Some(folder) = crate::test_files::model_folder("deepseek_v4") else { return };
+    let path = folder.join("tokenizer.json");
+    let tokenizer = roost_tokenizer::Tokenizer::load(&path, roost_tokenizer::Backend::Fast, false).unwrap();
+    let template = template("deepseek-v4");
+    let mut differ_when_flat = 0;
+    for case in fixture_json("http/prompt_deepseek_v4.json")["cases"].as_array().unwrap() {
+        let prompt = render_prompt(&template, &request(case)).unwrap();
+        let segments = prompt.parts().map(|(text, special)| roost_tokenizer::Segment { text, special });
+        let ids = tokenizer.encode_segments(segments).unwrap();
+        assert_eq!(ids.len() as u64, case["n_tokens"].as_u64().unwrap(), "{}", case["name"]);
+        if let Some(expected) = case.get("token_ids") {
+            assert_eq!(json!(ids), *expected, "{}", case["name"]);
+        }
+        differ_when_flat += usize::from(case.get("ids_flat").is_some());
+    }
+    assert!(differ_when_flat > 0);
 }
 
 #[test]

@@ -1,12 +1,6 @@
 //! The `decoder` section of `tokenizer.json` as a rule per token.
 
-use std::path::Path;
-
-use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::Value;
-
-use crate::error::Error;
 
 /// What the bytes of one token are, and what happens at the start of a text.
 #[derive(Debug, PartialEq)]
@@ -39,20 +33,6 @@ enum Step {
 }
 
 impl Plan {
-    /// Reads the decoder of a tokenizer file; `Ok(None)` when it has no rule per token.
-    pub(crate) fn read(path: &Path) -> Result<Option<Self>, Error> {
-        #[derive(Deserialize)]
-        struct File {
-            decoder: Option<Value>,
-            #[serde(rename = "model")]
-            _model: IgnoredAny,
-        }
-        let bytes = std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        let file: File = serde_json::from_slice(&bytes)
-            .map_err(|e| Error::Load { path: path.to_owned(), reason: e.to_string() })?;
-        Ok(file.decoder.as_ref().and_then(Self::from_json))
-    }
-
     pub(crate) fn from_json(decoder: &Value) -> Option<Self> {
         let mut plan = Self {
             steps: Vec::new(),

@@ -156,3 +156,16 @@ fn inputs_without_split_points_keep_the_reference_ids() {
     let million = fast.encode(&"a".repeat(1_000_000), false).unwrap();
     assert_eq!(fast.decode(&million, false).len(), 1_000_000);
 }
+
+#[test]
+fn ids_may_have_holes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tokenizer.json");
+    std::fs::write(&path, WORD_PIECE.replace("\"now\":3", "\"now\":90")).unwrap();
+    let tokenizer = Tokenizer::load(&path, Backend::Hf, false).unwrap();
+    assert_eq!(tokenizer.encode("play now", false).unwrap(), [1, 90]);
+    assert_eq!(tokenizer.decode(&[1, 50, 90], true), "play now");
+    assert_eq!(tokenizer.id_to_bytes(50), None);
+    std::fs::write(&path, WORD_PIECE.replace("\"now\":3", "\"now\":4000000000")).unwrap();
+    assert!(matches!(Tokenizer::load(&path, Backend::Hf, false), Err(Error::Load { .. })));
+}
