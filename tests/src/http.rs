@@ -67,6 +67,13 @@ impl Request {
         self
     }
 
+    /// Changes the method.
+    #[must_use]
+    pub fn method(mut self, method: &'static str) -> Self {
+        self.method = method;
+        self
+    }
+
     /// Puts other bytes in the place of the body.
     #[must_use]
     pub fn raw_body(mut self, body: impl Into<Vec<u8>>) -> Self {
@@ -91,6 +98,16 @@ impl Request {
             let (body, ended) = head.body(&raw)?;
             ensure!(ended, "the answer was cut: {}", String::from_utf8_lossy(&body));
             Ok(Reply { status: head.status, headers: head.headers, body })
+        })
+        .await
+        .context("no answer in time")?
+    }
+
+    /// Sends and reads the head of an answer that has no body; returns its status.
+    pub async fn send_head(&self) -> Result<u16> {
+        tokio::time::timeout(PATIENCE, async {
+            let mut stream = self.open().await?;
+            Ok(read_head(&mut stream, &mut Vec::new()).await?.status)
         })
         .await
         .context("no answer in time")?

@@ -1,1 +1,9 @@
-//! One test binary: end to end, compatibility, interoperability.
+//! One test binary: end to end in process, public cases, interoperability with live peers.
+
+mod affinity;
+mod api;
+mod balance;
+mod faults;
+mod interop;
+mod readiness;
+mod streaming;

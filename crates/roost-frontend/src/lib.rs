@@ -1,1 +1,31 @@
-//! HTTP in, SSE out: accept, session, admission, prepare, route, dispatch, respond, finish. Knows nothing of etcd, ZMQ or frame layout.
+//! HTTP in, SSE out: accept, session, admission, prepare, route, dispatch, respond, finish.
+//! Knows nothing of etcd, ZMQ or frame layout.
+//!
+//! One file per phase; a request moves through them in that order and never back. `feed` is the only place where
+//! the cluster's updates meet index, router and model registry.
+
+mod accept;
+mod admit;
+mod body;
+mod completions;
+mod config;
+mod dispatch;
+mod failure;
+mod feed;
+mod finish;
+mod frontend;
+mod loader;
+pub mod metrics;
+mod models;
+mod plane;
+mod prepare;
+mod reply;
+mod respond;
+mod routes;
+mod session;
+mod shared;
+mod status;
+
+pub use config::{Config, Http, ModelSource, Prepare, Route};
+pub use frontend::{Frontend, Parts};
+pub use plane::PlaneRecovery;

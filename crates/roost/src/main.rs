@@ -1,2 +1,45 @@
-//! The `roost` binary.
-fn main() {}
+//! The `roost` binary: configuration → build → run → drain.
+
+mod banner;
+mod demo;
+mod descriptors;
+mod fleet;
+mod mock_worker;
+mod output;
+mod serve;
+mod settings;
+mod signals;
+
+use std::process::ExitCode;
+
+use roost_config::{Command, Environment};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Exit status of a wrong command line or configuration.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let environment = Environment::capture();
+    let result = match roost_config::parse(std::env::args_os().skip(1), &environment) {
+        Ok(Command::Print(text)) => {
+            output::result(&text);
+            return ExitCode::SUCCESS;
+        }
+        Ok(Command::Serve(options)) => serve::run(*options),
+        Ok(Command::MockWorker(options)) => mock_worker::run(*options),
+        Ok(Command::Demo(options)) => demo::run(*options),
+        Err(problems) => {
+            output::problem(&problems);
+            return ExitCode::from(USAGE);
+        }
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            output::problem(&format_args!("roost: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

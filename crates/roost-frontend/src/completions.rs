@@ -1,0 +1,183 @@
+//! `/v1/chat/completions` and `/v1/completions`: the phases in order.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use bytes::BytesMut;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use roost_openai::{Answer, AnswerWriter, ApiError, ChunkWriter, Finish, Flavor};
+
+use crate::body;
+use crate::dispatch::{self, Active, Dispatching};
+use crate::failure::Failure;
+use crate::finish::endpoint;
+use crate::metrics::RequestKind;
+use crate::prepare::pool::PoolError;
+use crate::prepare::{self, Prepared, Refused, Wanted};
+use crate::reply;
+use crate::respond::aggregate;
+use crate::respond::stream::{AnswerBody, Pace};
+use crate::session::Session;
+use crate::shared::Shared;
+
+/// Serves one request. Dropping the future, or the body it returns, withdraws the request everywhere.
+pub(crate) async fn serve(shared: Arc<Shared>, flavor: Flavor, request: Request) -> Response {
+    let received = Instant::now();
+    let (parts, body) = request.into_parts();
+    let session = Session::of(&parts.headers);
+    let echo = session.request_id.clone();
+    let mut response = match run(&shared, flavor, &parts.headers, session, body, received).await {
+        Ok(response) => response,
+        Err(error) => reply::error(&error, shared.config.http.error_shape),
+    };
+    if let Some(id) = echo {
+        response.headers_mut().insert("x-request-id", id);
+    }
+    response
+}
+
+async fn run(
+    shared: &Arc<Shared>,
+    flavor: Flavor,
+    headers: &HeaderMap,
+    session: Session,
+    body: Body,
+    received: Instant,
+) -> Result<Response, ApiError> {
+    // Without a look at the body nobody knows whether a stream was wanted.
+    let early = |error: ApiError| {
+        shared.metrics.refused(endpoint(flavor), RequestKind::Unary, &error);
+        error
+    };
+    let overload = shared.config.http.overload_status;
+    if shared.is_draining() {
+        return Err(early(ApiError::new(503, "Service is shutting down.")));
+    }
+    if !is_json(headers) {
+        return Err(early(ApiError::new(415, "Expected request with Content-Type application/json")));
+    }
+    let permit = shared.admission.admit().ok_or_else(|| {
+        early(ApiError::new(overload, "Too many requests are in progress. Please retry after a short wait."))
+    })?;
+    let http = &shared.config.http;
+    let body = body::read(body, http.body_limit, http.body_stall).await.map_err(early)?;
+    let (prepared, wanted) = match prepare(shared, flavor, body, session, received).await {
+        Ok(Ok(prepared)) => prepared,
+        Ok(Err(refused)) if refused.counted => return Err(refused.error),
+        Ok(Err(refused)) => return Err(early(refused.error)),
+        Err(PoolError::Full) => {
+            let text = "Too many prompts are waiting to be tokenized. Please retry after a short wait.";
+            return Err(early(ApiError::new(overload, text)));
+        }
+        Err(PoolError::Lost) => return Err(early(ApiError::new(500, "The request could not be prepared."))),
+    };
+    let prepared = Arc::new(prepared);
+    let dispatching = dispatch::start(Arc::clone(shared), Arc::clone(&prepared));
+    let response = if wanted.stream {
+        streamed(shared, &prepared, wanted, dispatching).await
+    } else {
+        unary(shared, &prepared, wanted, dispatching).await
+    };
+    response.map(|response| response.map(|body| Body::new(reply::Held::new(body, permit))))
+}
+
+/// In place when the body is small, else on the prepare threads.
+async fn prepare(
+    shared: &Arc<Shared>,
+    flavor: Flavor,
+    body: bytes::Bytes,
+    session: Session,
+    received: Instant,
+) -> Result<Result<(Prepared, Wanted), Refused>, PoolError> {
+    if body.len() <= shared.config.prepare.inline_bytes {
+        return Ok(prepare::prepare(shared, flavor, &body, session, received));
+    }
+    let job = Arc::clone(shared);
+    shared.pool.run(move || prepare::prepare(&job, flavor, &body, session, received)).await
+}
+
+/// Waits for the first item so that a failure before it has a status of its own; after a while without one the
+/// head goes out and comments keep the connection alive.
+async fn streamed(
+    shared: &Shared,
+    prepared: &Prepared,
+    wanted: Wanted,
+    mut dispatching: Dispatching,
+) -> Result<Response, ApiError> {
+    let Wanted { flavor, stream_options, choice, mut finisher, .. } = wanted;
+    let mut writer =
+        ChunkWriter::new(flavor, &answer_id(flavor, &prepared.id), &prepared.model.name, unix_now());
+    writer.set_running_usage(stream_options.continuous_usage_stats);
+    let http = &shared.config.http;
+    let pace = Pace {
+        keep_alive: http.keep_alive,
+        worker_silence: http.worker_silence,
+        include_usage: stream_options.include_usage,
+    };
+    let first: Option<Result<Active, Failure>> = match http.keep_alive {
+        Some(limit) => tokio::time::timeout(limit, &mut dispatching).await.ok(),
+        None => Some((&mut dispatching).await),
+    };
+    let body = match first {
+        Some(Err(failure)) => return Err(finisher.fail(&failure)),
+        Some(Ok(active)) => AnswerBody::started(active, choice, writer, finisher, pace),
+        None => AnswerBody::waiting(dispatching, choice, writer, finisher, pace),
+    };
+    let mut response = Response::new(Body::new(body));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    Ok(response)
+}
+
+async fn unary(
+    shared: &Shared,
+    prepared: &Prepared,
+    wanted: Wanted,
+    dispatching: Dispatching,
+) -> Result<Response, ApiError> {
+    let Wanted { flavor, mut choice, mut finisher, .. } = wanted;
+    let result = match dispatching.await {
+        Ok(active) => {
+            aggregate::collect(active, &mut choice, &mut finisher, shared.config.http.worker_silence).await
+        }
+        Err(failure) => Err(failure),
+    };
+    if let Err(failure) = result {
+        return Err(finisher.fail(&failure));
+    }
+    finisher.succeed(&choice);
+    let mut out = BytesMut::with_capacity(choice.text().len() + 512);
+    let id = answer_id(flavor, &prepared.id);
+    let nvext = finisher.nvext();
+    AnswerWriter { flavor, id: &id, model: &prepared.model.name, created: unix_now() }.write(
+        &mut out,
+        &Answer {
+            text: choice.text(),
+            finish: choice.finish().unwrap_or(Finish::Stop),
+            usage: *choice.usage(),
+            nvext: nvext.as_deref(),
+        },
+    );
+    Ok(reply::json(StatusCode::OK, out))
+}
+
+fn answer_id(flavor: Flavor, id: &str) -> String {
+    match flavor {
+        Flavor::Chat => format!("chatcmpl-{id}"),
+        Flavor::Completion => format!("cmpl-{id}"),
+    }
+}
+
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}

@@ -1,0 +1,133 @@
+//! What the frontend needs to know, as plain data.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use roost_openai::{ErrorShape, FieldPolicy};
+use roost_tokenizer::Backend;
+
+/// Configuration of a [`crate::Frontend`].
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// HTTP side.
+    pub http: Http,
+    /// Render, tokenize, hash.
+    pub prepare: Prepare,
+    /// Workers and retries.
+    pub route: Route,
+    /// Which models are served and how their files are loaded.
+    pub models: ModelSource,
+}
+
+/// HTTP side.
+#[derive(Debug, Clone)]
+pub struct Http {
+    /// Largest request body in bytes; more is 413.
+    pub body_limit: usize,
+    /// Longest pause between two pieces of a request body; then 408.
+    pub body_stall: Option<Duration>,
+    /// Longest idle time of a kept-alive connection, the reading of a request head included.
+    pub idle: Option<Duration>,
+    /// Connections at the same time; further ones wait in the backlog.
+    pub max_connections: usize,
+    /// Requests at the same time; further ones are refused as overload.
+    pub max_inflight: Option<usize>,
+    /// Silence after which a comment line is sent on a stream.
+    pub keep_alive: Option<Duration>,
+    /// Silence of a worker after which its answer is ended with an error.
+    pub worker_silence: Option<Duration>,
+    /// Status of an overload answer.
+    pub overload_status: u16,
+    /// Shape of error bodies.
+    pub error_shape: ErrorShape,
+    /// Unknown members of requests.
+    pub fields: FieldPolicy,
+    /// How long running answers may go on after a shutdown was asked for.
+    pub drain: Duration,
+}
+
+/// Render, tokenize, hash.
+#[derive(Debug, Clone)]
+pub struct Prepare {
+    /// Threads; `None` is one less than the cores, at least one.
+    pub threads: Option<usize>,
+    /// Requests that may wait for a thread; more is overload.
+    pub queue: usize,
+    /// Bodies up to this many bytes are prepared where they were read.
+    pub inline_bytes: usize,
+}
+
+/// Workers and retries.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// The router of each pool.
+    pub router: roost_router::Config,
+    /// Feed the index from the workers' events; off: from routed prompts.
+    pub kv_events: bool,
+    /// Lifetime of an entry of the approximate index.
+    pub approximate_ttl: Duration,
+    /// Tokens per KV block in place of the cards' own.
+    pub block_size: Option<u32>,
+    /// Workers a request may be tried on before its first token.
+    pub attempts: usize,
+    /// Workers that must have been seen before anything is ready.
+    pub min_initial_workers: usize,
+    /// Seed of draws and ties.
+    pub seed: u64,
+    /// Send token ids as one binary string.
+    pub token_ids_as_bytes: bool,
+}
+
+/// Which models are served and how their files are loaded.
+#[derive(Debug, Clone)]
+pub struct ModelSource {
+    /// Serve the discovered model under this name too.
+    pub name: Option<String>,
+    /// Folder used in place of the files that cards name.
+    pub path: Option<PathBuf>,
+    /// Folder for downloaded files.
+    pub cache_dir: PathBuf,
+    /// Encoder.
+    pub backend: Backend,
+    /// Use the other encoder when the preferred one cannot load a model.
+    pub fallback: bool,
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Http {
+            body_limit: 45 << 20,
+            body_stall: Some(Duration::from_secs(60)),
+            idle: Some(Duration::from_secs(3600)),
+            max_connections: 16_384,
+            max_inflight: None,
+            keep_alive: Some(Duration::from_secs(15)),
+            worker_silence: None,
+            overload_status: 529,
+            error_shape: ErrorShape::Both,
+            fields: FieldPolicy::Ignore,
+            drain: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Default for Prepare {
+    fn default() -> Self {
+        Prepare { threads: None, queue: 1024, inline_bytes: 16 << 10 }
+    }
+}
+
+impl Default for Route {
+    fn default() -> Self {
+        Route {
+            router: roost_router::Config::default(),
+            kv_events: true,
+            approximate_ttl: Duration::from_secs(120),
+            block_size: None,
+            attempts: 3,
+            min_initial_workers: 0,
+            seed: 0,
+            token_ids_as_bytes: false,
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Why a request was not served: whose fault, and whether another worker may be tried. All else is derived here.
+
+use std::fmt;
+
+use roost_openai::ApiError;
+use roost_router::{Failure as WorkerFailure, Rejection};
+use roost_wire::message::{ErrorClass, Reason};
+use roost_wire::{CallError, Fault, StreamError};
+
+use crate::metrics::ErrorType;
+
+/// A failed attempt, or a failed request.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    kind: Kind,
+    /// Another worker may be asked, as long as nothing was shown to the client.
+    pub(crate) retryable: bool,
+    /// The worker was unreachable, was lost, or broke the protocol: it is avoided for a while.
+    blames_worker: bool,
+    /// Text that may be shown, from whoever may speak to clients.
+    public: Option<String>,
+    /// Text for the log only.
+    detail: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Invalid,
+    TooLarge,
+    NotFound,
+    Overload,
+    Unavailable,
+    Deadline,
+    Engine,
+    NotImplemented,
+    Ours,
+}
+
+impl Failure {
+    fn new(kind: Kind, retryable: bool, blames_worker: bool, detail: impl Into<String>) -> Self {
+        Failure { kind, retryable, blames_worker, public: None, detail: detail.into() }
+    }
+
+    /// The engine ended the request with an error.
+    pub(crate) fn engine(text: &str) -> Self {
+        Self::new(Kind::Engine, false, false, format!("engine finished with an error: {text}"))
+    }
+
+    /// The worker's stream ended and nothing says why.
+    pub(crate) fn no_finish() -> Self {
+        Self::new(Kind::Engine, false, false, "the worker's stream ended without a finish reason")
+    }
+
+    /// The worker said nothing for too long.
+    pub(crate) fn silence() -> Self {
+        Self::new(Kind::Deadline, false, true, "no frame from the worker within the silence limit")
+    }
+
+    /// The worker left between its choice and the call.
+    pub(crate) fn gone() -> Self {
+        Self::new(Kind::Unavailable, true, false, "the chosen worker has left")
+    }
+
+    /// The request cannot be encoded for a worker.
+    pub(crate) fn encode(error: &dyn fmt::Display) -> Self {
+        Self::new(Kind::Ours, false, false, format!("cannot encode the request: {error}"))
+    }
+
+    /// The router has no place.
+    pub(crate) fn rejected(rejection: &Rejection) -> Self {
+        let detail = rejection.to_string();
+        match rejection {
+            Rejection::Overloaded | Rejection::PinOverloaded { .. } => {
+                Self::new(Kind::Overload, false, false, detail)
+            }
+            Rejection::NoWorkers | Rejection::PinUnavailable { .. } => {
+                Self::new(Kind::Unavailable, false, false, detail)
+            }
+            Rejection::UnknownWorker { .. } | Rejection::UnknownRank { .. } | Rejection::PinRequired => {
+                let public = Some(detail.clone());
+                Failure { public, ..Self::new(Kind::Invalid, false, false, detail) }
+            }
+        }
+    }
+
+    /// A call that gave no stream.
+    pub(crate) fn call(error: &CallError) -> Self {
+        let (kind, public) = judge(error.reason(), error.public_message());
+        let blames_worker = error.inhibits_worker() && kind != Kind::Ours;
+        Failure { public, ..Self::new(kind, error.is_retryable(), blames_worker, error.to_string()) }
+    }
+
+    /// A stream that broke.
+    pub(crate) fn stream(error: &StreamError) -> Self {
+        let (kind, public) = judge(error.reason(), error.public_message());
+        // An error that the worker spells out itself says nothing about its reachability.
+        let blames_worker = error.fault() == Fault::Transport && !matches!(error, StreamError::Worker(_));
+        Failure { public, ..Self::new(kind, error.is_retryable(), blames_worker, error.to_string()) }
+    }
+
+    /// What the router is told of the worker, if anything.
+    pub(crate) fn worker_failure(&self) -> Option<WorkerFailure> {
+        match self.kind {
+            Kind::Overload => Some(WorkerFailure::Overloaded),
+            _ if !self.blames_worker => None,
+            Kind::Deadline => Some(WorkerFailure::Timeout),
+            Kind::Unavailable => Some(WorkerFailure::Unreachable),
+            _ => Some(WorkerFailure::Broken),
+        }
+    }
+
+    /// What the client is told. `overload` is the status of an overload.
+    pub(crate) fn to_api(&self, overload: u16) -> ApiError {
+        let (status, text) = match self.kind {
+            Kind::Invalid => (400, "The worker refused the request as invalid."),
+            Kind::TooLarge => (413, "The prompt is too large to be sent to a worker. Please shorten it."),
+            Kind::NotFound => (404, "The worker does not have what the request asks for."),
+            Kind::Overload => {
+                (overload, "All workers of this model are at capacity. Please retry after a short wait.")
+            }
+            Kind::Unavailable => (503, "No worker could serve the request. Please retry."),
+            Kind::Deadline => (504, "The worker did not answer within its deadline. Please retry."),
+            Kind::NotImplemented => (501, "The worker does not implement what the request asks for."),
+            Kind::Engine | Kind::Ours => (500, "The worker failed while serving the request."),
+        };
+        ApiError::new(status, self.public.as_deref().unwrap_or(text))
+    }
+
+    /// Label of `requests_total{error_type}`.
+    pub(crate) fn error_type(&self) -> ErrorType {
+        match self.kind {
+            Kind::Invalid | Kind::TooLarge => ErrorType::Validation,
+            Kind::NotFound => ErrorType::NotFound,
+            Kind::Overload => ErrorType::Overload,
+            Kind::Unavailable => ErrorType::Unavailable,
+            Kind::Deadline => ErrorType::ResponseTimeout,
+            Kind::NotImplemented => ErrorType::NotImplemented,
+            Kind::Engine | Kind::Ours => ErrorType::Internal,
+        }
+    }
+
+    /// Labels of `failures_total{class, reason}`.
+    pub(crate) fn class_and_reason(&self) -> (&'static str, &'static str) {
+        match self.kind {
+            Kind::Invalid => ("InvalidRequest", "request.invalid"),
+            Kind::TooLarge => ("PayloadTooLarge", "request.payload_too_large"),
+            Kind::NotFound => ("NotFound", "request.not_found"),
+            Kind::Overload => ("CapacityExhausted", "capacity.exhausted"),
+            Kind::Unavailable => ("Unavailable", "backend.unavailable"),
+            Kind::Deadline => ("DeadlineExceeded", "backend.response_timeout"),
+            Kind::NotImplemented => ("NotImplemented", "runtime.not_implemented"),
+            Kind::Engine => ("Internal", "backend.unknown"),
+            Kind::Ours => ("Internal", "runtime.internal"),
+        }
+    }
+}
+
+/// Status and client text by the reason's class; only what the request itself is blamed for is for the client's eyes.
+fn judge(reason: Reason, public: Option<&str>) -> (Kind, Option<String>) {
+    let kind = match reason.class() {
+        ErrorClass::InvalidRequest
+        | ErrorClass::Unauthenticated
+        | ErrorClass::PermissionDenied
+        | ErrorClass::Conflict
+        | ErrorClass::UnsupportedMedia => Kind::Invalid,
+        ErrorClass::PayloadTooLarge => Kind::TooLarge,
+        ErrorClass::NotFound => Kind::NotFound,
+        ErrorClass::RateLimited | ErrorClass::CapacityExhausted => Kind::Overload,
+        ErrorClass::Unavailable => Kind::Unavailable,
+        ErrorClass::DeadlineExceeded => Kind::Deadline,
+        ErrorClass::NotImplemented => Kind::NotImplemented,
+        ErrorClass::Cancelled | ErrorClass::BackendProtocol | ErrorClass::Internal => Kind::Engine,
+    };
+    let public = public.filter(|_| kind == Kind::Invalid).map(str::to_owned);
+    (kind, public)
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.detail)
+    }
+}

@@ -1,0 +1,344 @@
+//! The pump: cluster updates, in order, become registry, router and index calls. Nothing else connects them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use roost_cluster::{Role, Update, WorkerInfo};
+use roost_kv::WorkerId;
+use roost_router::{Core, Router};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::loader::{Loaded, Loader};
+use crate::models::{Assets, Model, Pool, Registry};
+use crate::shared::Shared;
+
+/// Text assets kept after their last worker has gone, so that its return costs no load.
+const KEPT_ASSETS: usize = 8;
+/// Finished loads that may wait for the pump.
+const LOADED_QUEUE: usize = 16;
+/// How often time alone has its effects: bindings and bookings expire.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Owner of the registry's contents: which workers serve which model.
+pub(crate) struct Feed {
+    shared: Arc<Shared>,
+    loader: Loader,
+    /// Worker sets by model name, oldest first: equal cards make one set.
+    sets: HashMap<String, Vec<Set>>,
+    /// Where a worker belongs.
+    members: HashMap<WorkerId, Member>,
+    /// Assets by card checksum, most recent last.
+    assets: Vec<(String, Arc<Assets>)>,
+    /// Workers seen so far, until the initial number is reached.
+    seen: usize,
+}
+
+struct Set {
+    mdcsum: String,
+    first: Arc<WorkerInfo>,
+    pool: Arc<Pool>,
+    model: Option<Arc<Model>>,
+    workers: HashMap<WorkerId, Arc<WorkerInfo>>,
+}
+
+struct Member {
+    name: String,
+    mdcsum: String,
+    epoch: u64,
+}
+
+impl Feed {
+    pub(crate) fn new(shared: Arc<Shared>) -> (Self, mpsc::Receiver<Loaded>) {
+        let (tx, rx) = mpsc::channel(LOADED_QUEUE);
+        let loader = Loader::new(shared.config.models.clone(), tx);
+        let feed = Feed {
+            shared,
+            loader,
+            sets: HashMap::new(),
+            members: HashMap::new(),
+            assets: Vec::new(),
+            seen: 0,
+        };
+        (feed, rx)
+    }
+
+    /// Runs until `stop` or the end of the updates.
+    pub(crate) async fn run(
+        mut self,
+        mut updates: mpsc::Receiver<Update>,
+        mut loaded: mpsc::Receiver<Loaded>,
+        stop: CancellationToken,
+    ) {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => break,
+                Some(result) = loaded.recv() => self.loaded(result),
+                update = updates.recv() => match update {
+                    Some(update) => self.update(update),
+                    None => break,
+                },
+                _ = tick.tick() => self.tick(),
+            }
+        }
+    }
+
+    fn update(&mut self, update: Update) {
+        match update {
+            Update::Joined(info) => self.joined(info),
+            Update::Changed(info) => {
+                self.left(info.worker);
+                self.joined(info);
+            }
+            Update::Left { worker, .. } => {
+                self.left(worker);
+                self.publish();
+            }
+            Update::KvReset { rank, epoch } => {
+                if let Some(pool) = self.pool_of(rank.worker, epoch) {
+                    pool.index.remove_rank(rank);
+                }
+            }
+            Update::Kv { rank, epoch, events } => {
+                if let Some(pool) = self.pool_of(rank.worker, epoch) {
+                    for event in &events {
+                        let applied = pool.index.apply(event);
+                        self.shared.metrics.kv_applied(&applied);
+                    }
+                }
+            }
+            Update::Load { rank, epoch, kv_used_blocks, .. } => {
+                if let (Some(pool), Some(used)) = (self.pool_of(rank.worker, epoch), kv_used_blocks) {
+                    pool.router.load(rank, used, None);
+                }
+            }
+            Update::Synced => tracing::debug!("discovery has delivered its initial state"),
+        }
+    }
+
+    fn joined(&mut self, info: Arc<WorkerInfo>) {
+        let name = info.card.display_name.clone();
+        tracing::info!(
+            worker = format_args!("{:x}", info.worker.0),
+            model = name,
+            role = info.role.as_str(),
+            address = %info.target.address,
+            ranks = info.ranks.len(),
+            "worker joined"
+        );
+        self.seen += 1;
+        let member = Member { name: name.clone(), mdcsum: info.mdcsum.clone(), epoch: info.epoch };
+        self.members.insert(info.worker, member);
+        if info.role != Role::Aggregated {
+            tracing::warn!(
+                model = name,
+                role = info.role.as_str(),
+                "prefill/decode workers are not served yet"
+            );
+        }
+        let position =
+            self.sets.get(&name).and_then(|sets| sets.iter().position(|set| set.mdcsum == info.mdcsum));
+        let position = match position {
+            Some(position) => position,
+            None => {
+                let set = self.new_set(&info);
+                let sets = self.sets.entry(name.clone()).or_default();
+                if !sets.is_empty() {
+                    tracing::warn!(
+                        model = name,
+                        mdcsum = info.mdcsum,
+                        "a worker has another card than the ones that serve; it waits until they are gone"
+                    );
+                }
+                sets.push(set);
+                sets.len() - 1
+            }
+        };
+        let set = &mut self.sets.get_mut(&name).expect("inserted above")[position];
+        set.add(&info);
+        self.shared.client.warm(info.target.address);
+        self.publish();
+    }
+
+    fn new_set(&mut self, info: &Arc<WorkerInfo>) -> Set {
+        let route = &self.shared.config.route;
+        let core = Core::new(route.router.clone(), route.seed).expect("checked when the frontend was made");
+        let router = Router::new(core);
+        let approximate =
+            roost_kv::ApproximateIndex::new(route.approximate_ttl, APPROXIMATE_BLOCKS, Instant::now());
+        let pool = Arc::new(Pool::new(router, approximate, route.kv_events));
+        let mut set = Set {
+            mdcsum: info.mdcsum.clone(),
+            first: Arc::clone(info),
+            pool,
+            model: None,
+            workers: HashMap::new(),
+        };
+        match self.assets.iter().find(|(sum, _)| *sum == info.mdcsum) {
+            Some((_, assets)) => set.model = Some(self.build(&set, Arc::clone(assets))),
+            None => self.loader.load(info),
+        }
+        set
+    }
+
+    fn build(&self, set: &Set, assets: Arc<Assets>) -> Arc<Model> {
+        let card = Arc::clone(&set.first.card);
+        let metrics = self.shared.metrics.model(&card.display_name);
+        metrics.card(&card);
+        Arc::new(Model {
+            name: card.display_name.as_str().into(),
+            mdcsum: set.mdcsum.as_str().into(),
+            assets,
+            pool: Arc::clone(&set.pool),
+            metrics,
+            block_size: self
+                .shared
+                .config
+                .route
+                .block_size
+                .or(card.block_size_tokens())
+                .unwrap_or(DEFAULT_BLOCK),
+            context_length: card.context_length_tokens(),
+        })
+    }
+
+    fn left(&mut self, worker: WorkerId) {
+        let Some(member) = self.members.remove(&worker) else { return };
+        tracing::info!(worker = format_args!("{:x}", worker.0), model = member.name, "worker left");
+        let Some(sets) = self.sets.get_mut(&member.name) else { return };
+        for set in sets.iter_mut().filter(|set| set.mdcsum == member.mdcsum) {
+            if let Some(info) = set.remove(worker) {
+                self.shared.client.forget(info.target.address);
+            }
+        }
+        sets.retain(|set| !set.workers.is_empty());
+        if sets.is_empty() {
+            self.sets.remove(&member.name);
+        }
+    }
+
+    fn loaded(&mut self, loaded: Loaded) {
+        let mut waits = self
+            .sets
+            .values()
+            .flatten()
+            .filter(|set| set.mdcsum == loaded.mdcsum && set.model.is_none())
+            .map(|set| Arc::clone(&set.first));
+        let waiting = waits.next();
+        drop(waits);
+        let assets = match loaded.result {
+            Ok(assets) => Arc::new(assets),
+            Err(error) => {
+                tracing::error!(
+                    model = loaded.model,
+                    error,
+                    attempt = loaded.attempt,
+                    "cannot load the model's files; will try again"
+                );
+                if let Some(info) = waiting {
+                    self.loader.retry(&info, loaded.attempt + 1);
+                } else {
+                    self.loader.forget(&loaded.mdcsum);
+                }
+                return;
+            }
+        };
+        self.loader.forget(&loaded.mdcsum);
+        self.assets.retain(|(sum, _)| *sum != loaded.mdcsum);
+        self.assets.push((loaded.mdcsum.clone(), Arc::clone(&assets)));
+        if self.assets.len() > KEPT_ASSETS {
+            self.assets.remove(0);
+        }
+        let mut sets = std::mem::take(&mut self.sets);
+        for set in sets.values_mut().flatten().filter(|set| set.mdcsum == loaded.mdcsum) {
+            set.model = Some(self.build(set, Arc::clone(&assets)));
+            tracing::info!(model = loaded.model, seconds = loaded.took.as_secs_f64(), "model ready");
+        }
+        self.sets = sets;
+        self.publish();
+    }
+
+    /// Lists each model whose oldest loaded worker set can serve.
+    fn publish(&self) {
+        let mut registry = Registry::default();
+        let enough = self.seen >= self.shared.config.route.min_initial_workers;
+        for (name, sets) in &self.sets {
+            let reason = match sets.iter().find(|set| set.model.is_some() && set.servable()) {
+                Some(_) if !enough => "waiting for the initial number of workers",
+                Some(set) => {
+                    let model = set.model.as_ref().expect("found by it");
+                    let own = self.shared.config.models.name.as_deref();
+                    for alias in
+                        set.first.card.aliases.iter().map(String::as_str).chain(own).chain([name.as_str()])
+                    {
+                        registry.ready.insert(alias.into(), Arc::clone(model));
+                    }
+                    registry.pools.push((name.as_str().into(), Arc::clone(&set.pool)));
+                    model.metrics.ready(true);
+                    continue;
+                }
+                None if sets.iter().any(Set::servable) => "its files are being loaded",
+                None => "it has only prefill or decode workers",
+            };
+            registry.waiting.insert(name.as_str().into(), reason);
+        }
+        self.shared.published(&registry);
+        self.shared.models.publish(registry);
+    }
+
+    fn pool_of(&self, worker: WorkerId, epoch: u64) -> Option<&Pool> {
+        let member = self.members.get(&worker).filter(|member| member.epoch == epoch)?;
+        let sets = self.sets.get(&member.name)?;
+        sets.iter().find(|set| set.mdcsum == member.mdcsum).map(|set| &*set.pool)
+    }
+
+    fn tick(&mut self) {
+        let now = Instant::now();
+        for set in self.sets.values().flatten() {
+            set.pool.router.expire();
+            set.pool.approximate.expire(now);
+        }
+    }
+}
+
+/// Blocks that the approximate index of one pool may hold.
+const APPROXIMATE_BLOCKS: usize = 4_000_000;
+/// Tokens per block when neither card nor options say.
+const DEFAULT_BLOCK: u32 = 16;
+
+impl Set {
+    /// Whether requests can be placed: prefill and decode workers alone cannot serve.
+    fn servable(&self) -> bool {
+        self.workers.values().any(|worker| worker.role == Role::Aggregated)
+    }
+
+    fn add(&mut self, info: &Arc<WorkerInfo>) {
+        self.workers.insert(info.worker, Arc::clone(info));
+        self.pool.set_workers(self.workers.clone());
+        if info.role == Role::Aggregated {
+            let runtime = &info.card.runtime_config;
+            self.pool.router.worker_joined(roost_router::Worker {
+                id: info.worker,
+                start_rank: info.ranks.start,
+                ranks: info.ranks.end - info.ranks.start,
+                total_kv_blocks: runtime.total_kv_blocks,
+                max_batched_tokens: runtime.max_num_batched_tokens,
+                max_num_seqs: runtime.max_num_seqs,
+                taints: Vec::new(),
+            });
+        }
+    }
+
+    fn remove(&mut self, worker: WorkerId) -> Option<Arc<WorkerInfo>> {
+        let info = self.workers.remove(&worker)?;
+        self.pool.set_workers(self.workers.clone());
+        self.pool.router.worker_left(worker);
+        self.pool.index.remove_worker(worker);
+        self.pool.approximate.remove_worker(worker);
+        Some(info)
+    }
+}

@@ -1,0 +1,175 @@
+//! Where a request's books are closed: metrics and access log, once, whatever ended it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use roost_kv::WorkerRank;
+use roost_openai::{ApiError, Flavor};
+use roost_router::AffinityOutcome;
+
+use crate::dispatch::Active;
+use crate::failure::Failure;
+use crate::metrics::{Endpoint, ErrorType, Outcome, RequestGuard, RequestKind};
+use crate::models::Model;
+use crate::respond::choice::Choice;
+use crate::session::Session;
+use crate::shared::Shared;
+
+/// The books of one request, from its model lookup on. Dropped without a word, it counts as cancelled.
+#[derive(Debug)]
+pub(crate) struct Finisher {
+    guard: RequestGuard,
+    model: Arc<Model>,
+    overload_status: u16,
+    received: Instant,
+    isl: u64,
+    session: Option<Box<str>>,
+    wants_worker_id: bool,
+    rank: Option<WorkerRank>,
+    attempts: usize,
+    affinity: AffinityOutcome,
+    first_token: Option<Instant>,
+    closed: bool,
+}
+
+impl Finisher {
+    /// Opens the books. `received` is when the head of the request was read.
+    pub(crate) fn begin(
+        shared: &Shared,
+        model: &Arc<Model>,
+        flavor: Flavor,
+        stream: bool,
+        received: Instant,
+    ) -> Self {
+        let endpoint = endpoint(flavor);
+        let kind = if stream { RequestKind::Stream } else { RequestKind::Unary };
+        Finisher {
+            guard: RequestGuard::new(Arc::clone(&model.metrics), endpoint, kind, received),
+            model: Arc::clone(model),
+            overload_status: shared.config.http.overload_status,
+            received,
+            isl: 0,
+            session: None,
+            wants_worker_id: false,
+            rank: None,
+            attempts: 0,
+            affinity: AffinityOutcome::None,
+            first_token: None,
+            closed: false,
+        }
+    }
+
+    /// Passes a result on; an error closes the books.
+    pub(crate) fn check<T>(&mut self, result: Result<T, ApiError>) -> Result<T, ApiError> {
+        if let Err(error) = &result {
+            self.close(Outcome::Error(ErrorType::from_status(error.status())), Some(error.message()));
+        }
+        result
+    }
+
+    pub(crate) fn rendered(&mut self, took: Duration) {
+        self.guard.rendered(took);
+    }
+
+    pub(crate) fn tokenized(&mut self, took: Duration) {
+        self.guard.tokenized(took);
+    }
+
+    pub(crate) fn prepared(&mut self, isl: u64, session: &Session, wants_worker_id: bool) {
+        self.isl = isl;
+        self.session = session.id.clone();
+        self.wants_worker_id = wants_worker_id;
+        self.guard.prepared(isl);
+    }
+
+    /// A worker has given its first item.
+    pub(crate) fn answered(&mut self, active: &Active) {
+        self.rank = Some(active.rank);
+        self.attempts = active.attempts;
+        self.affinity = active.affinity;
+        self.guard.routed(active.rank, active.expected_cached_tokens);
+    }
+
+    /// `nvext` member of the answer, when it was asked for.
+    pub(crate) fn nvext(&self) -> Option<String> {
+        let rank = self.rank.filter(|_| self.wants_worker_id)?;
+        let (worker, dp_rank) = (rank.worker.0, rank.dp_rank);
+        Some(format!(
+            "{{\"worker_id\":{{\"prefill_worker_id\":{worker},\"prefill_dp_rank\":{dp_rank},\
+             \"decode_worker_id\":{worker},\"decode_dp_rank\":{dp_rank}}}}}"
+        ))
+    }
+
+    /// Tokens arrived.
+    pub(crate) fn tokens(&mut self, count: u32, choice: &Choice, active: &mut Active) {
+        if count == 0 {
+            return;
+        }
+        let now = Instant::now();
+        let first = self.first_token.is_none();
+        if first {
+            self.first_token = Some(now);
+            self.guard.first_token(now);
+        }
+        self.guard.tokens(count, now);
+        if let Some(cached) = choice.usage().cached_tokens {
+            self.guard.cached(cached);
+        }
+        active.tokens(first, count);
+    }
+
+    /// The answer is whole.
+    pub(crate) fn succeed(&mut self, choice: &Choice) {
+        if let Some(cached) = choice.usage().cached_tokens {
+            self.guard.cached(cached);
+        }
+        self.guard.output(choice.usage().completion_tokens);
+        self.close(Outcome::Success, None);
+    }
+
+    /// The answer failed; returns what the client is told.
+    pub(crate) fn fail(&mut self, failure: &Failure) -> ApiError {
+        let error = failure.to_api(self.overload_status);
+        self.guard.failure(failure.class_and_reason());
+        self.close(Outcome::Error(failure.error_type()), Some(&failure.to_string()));
+        error
+    }
+
+    fn close(&mut self, outcome: Outcome, detail: Option<&str>) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        self.guard.finish(outcome);
+        let total = self.received.elapsed();
+        let ttft_ms = self.first_token.map(|at| at.duration_since(self.received).as_secs_f64() * 1e3);
+        tracing::info!(
+            target: "roost::access",
+            model = %self.model.name,
+            session = self.session.as_deref(),
+            worker = self.rank.map(|rank| tracing::field::display(format!("{:x}", rank.worker.0))),
+            dp_rank = self.rank.map(|rank| rank.dp_rank),
+            isl = self.isl,
+            ttft_ms,
+            total_ms = total.as_secs_f64() * 1e3,
+            affinity = ?self.affinity,
+            attempts = self.attempts,
+            outcome = outcome.as_str(),
+            detail,
+            "request"
+        );
+    }
+}
+
+/// Label of the route.
+pub(crate) fn endpoint(flavor: Flavor) -> Endpoint {
+    match flavor {
+        Flavor::Chat => Endpoint::ChatCompletions,
+        Flavor::Completion => Endpoint::Completions,
+    }
+}
+
+impl Drop for Finisher {
+    fn drop(&mut self) {
+        self.close(Outcome::Error(ErrorType::Cancelled), None);
+    }
+}

@@ -1,0 +1,86 @@
+//! Build, run, drain.
+
+use std::sync::Arc;
+
+use roost_cluster::{ClusterHandle, Update};
+use roost_telemetry::Registry;
+use roost_wire::Client;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::feed::Feed;
+use crate::metrics::Metrics;
+use crate::shared::Shared;
+use crate::{accept, routes};
+
+/// What a frontend is built from.
+#[derive(Debug)]
+pub struct Parts {
+    /// The request plane.
+    pub client: Arc<Client>,
+    /// The cluster's snapshots.
+    pub cluster: ClusterHandle,
+    /// The cluster's changes, in order.
+    pub updates: mpsc::Receiver<Update>,
+    /// Where `/metrics` comes from.
+    pub registry: Registry,
+    /// Metric handles, made on that registry.
+    pub metrics: Metrics,
+}
+
+/// One OpenAI-compatible frontend.
+#[derive(Debug)]
+pub struct Frontend {
+    shared: Arc<Shared>,
+    updates: mpsc::Receiver<Update>,
+}
+
+impl Frontend {
+    /// Checks the configuration and starts the prepare threads; nothing is served yet.
+    ///
+    /// # Errors
+    /// The router's options contradict each other, or no thread can be started.
+    pub fn new(config: Config, parts: Parts) -> std::io::Result<Self> {
+        config.route.router.validate().map_err(std::io::Error::other)?;
+        let Parts { client, cluster, updates, registry, metrics } = parts;
+        let shared = Arc::new(Shared::new(config, client, cluster, registry, metrics)?);
+        Ok(Frontend { shared, updates })
+    }
+
+    /// Serves `listener` until `shutdown`; then stops accepting, refuses new requests and lets running answers end
+    /// within the configured drain. Returns whether they all did.
+    pub async fn run(self, listener: TcpListener, shutdown: CancellationToken) -> bool {
+        let Frontend { shared, updates } = self;
+        let stop_feed = CancellationToken::new();
+        let (feed, loaded) = Feed::new(Arc::clone(&shared));
+        let feeding = tokio::spawn(feed.run(updates, loaded, stop_feed.clone()));
+        let stop_accepting = CancellationToken::new();
+        let drain = shared.config.http.drain;
+        let serving = accept::serve(
+            listener,
+            routes::build(Arc::clone(&shared)),
+            &shared.config.http,
+            stop_accepting.clone(),
+        );
+        let mut serving = std::pin::pin!(serving);
+        tokio::select! {
+            () = &mut serving => {}
+            () = shutdown.cancelled() => {}
+        }
+        shared.drain();
+        stop_accepting.cancel();
+        let drained = tokio::time::timeout(drain, serving).await.is_ok();
+        if !drained {
+            tracing::warn!(
+                seconds = drain.as_secs_f64(),
+                "answers were still running at the end of the drain"
+            );
+        }
+        stop_feed.cancel();
+        // The feed ends at once; if it has panicked, that was logged by its thread.
+        let _ended = feeding.await;
+        drained
+    }
+}

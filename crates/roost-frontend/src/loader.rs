@@ -1,0 +1,163 @@
+//! Model files to text assets, off the network runtime, with back-off.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use roost_cluster::record::ModelFile;
+use roost_cluster::{
+    CardFiles, CardFilesConfig, FilesError, LoadedFiles, ModelCard, TokenizerFile, WorkerInfo,
+};
+use roost_template::{ChatTemplate, LoadError, TemplateFiles};
+use roost_tokenizer::Tokenizer;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use crate::config::ModelSource;
+use crate::models::Assets;
+
+/// First pause before a failed load is tried again; doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// A finished load.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) model: String,
+    pub(crate) mdcsum: String,
+    pub(crate) attempt: u32,
+    pub(crate) took: Duration,
+    pub(crate) result: Result<Assets, String>,
+}
+
+/// Starts loads; at most one per card at a time.
+#[derive(Debug)]
+pub(crate) struct Loader {
+    source: ModelSource,
+    done: mpsc::Sender<Loaded>,
+    running: HashSet<String>,
+}
+
+impl Loader {
+    pub(crate) fn new(source: ModelSource, done: mpsc::Sender<Loaded>) -> Self {
+        Loader { source, done, running: HashSet::new() }
+    }
+
+    /// Loads the files of a worker's card, unless that runs already.
+    pub(crate) fn load(&mut self, info: &Arc<WorkerInfo>) {
+        if self.running.insert(info.mdcsum.clone()) {
+            self.start(info, 0, Duration::ZERO);
+        }
+    }
+
+    /// Tries again after a pause.
+    pub(crate) fn retry(&mut self, info: &Arc<WorkerInfo>, attempt: u32) {
+        let pause = FIRST_PAUSE.saturating_mul(1 << attempt.saturating_sub(1).min(5)).min(LONGEST_PAUSE);
+        self.start(info, attempt, pause);
+    }
+
+    /// A load has ended for good.
+    pub(crate) fn forget(&mut self, mdcsum: &str) {
+        self.running.remove(mdcsum);
+    }
+
+    fn start(&self, info: &Arc<WorkerInfo>, attempt: u32, pause: Duration) {
+        let (source, info, done) = (self.source.clone(), Arc::clone(info), self.done.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            let started = Instant::now();
+            let result = load(&source, &info).await;
+            let loaded = Loaded {
+                model: info.card.display_name.clone(),
+                mdcsum: info.mdcsum.clone(),
+                attempt,
+                took: started.elapsed(),
+                result,
+            };
+            // The pump has ended: nobody is left to tell.
+            let _ended = done.send(loaded).await;
+        });
+    }
+}
+
+async fn load(source: &ModelSource, info: &WorkerInfo) -> Result<Assets, String> {
+    let mut config = CardFilesConfig::new(source.cache_dir.clone());
+    config.model_path.clone_from(&source.path);
+    let files = CardFiles::new(config);
+    let loaded = files.load(&info.card).await.map_err(|e| e.to_string())?;
+    let template = template_files(&files, &info.card).await.map_err(|e| e.to_string())?;
+    let source = source.clone();
+    tokio::task::spawn_blocking(move || build(&source, &loaded, &template))
+        .await
+        .map_err(|e| format!("loading panicked: {e}"))?
+}
+
+/// The files that decide on the template, as paths here.
+async fn template_files(files: &CardFiles, card: &ModelCard) -> Result<TemplateFiles, FilesError> {
+    let mut found = TemplateFiles::default();
+    if let Some(file) = &card.chat_template_file {
+        let path = files.fetch(file.file()).await?;
+        match file {
+            ModelFile::HfChatTemplateJson(_) => found.chat_template_json = Some(path),
+            _ => found.custom = Some(path),
+        }
+    }
+    if let Some(file) = &card.prompt_formatter {
+        found.tokenizer_config = Some(files.fetch(file.file()).await?);
+    }
+    if let Some(file) = &card.model_info {
+        found.config = Some(files.fetch(file.file()).await?);
+    }
+    Ok(found)
+}
+
+fn build(source: &ModelSource, files: &LoadedFiles, template: &TemplateFiles) -> Result<Assets, String> {
+    let path = match &files.tokenizer {
+        Some(TokenizerFile::HfJson(path)) => path,
+        Some(TokenizerFile::Tiktoken(_)) => {
+            return Err("tiktoken files are not read yet; the model needs a tokenizer.json".into());
+        }
+        None => return Err("the card names no tokenizer file".into()),
+    };
+    let tokenizer = Tokenizer::load(path, source.backend, source.fallback).map_err(|e| e.to_string())?;
+    let template = match ChatTemplate::from_files(template) {
+        Ok(template) => Some(template),
+        Err(LoadError::Missing) => None,
+        Err(error) => return Err(error.to_string()),
+    };
+    let eos = eos_ids(files.generation_config.as_ref(), files.config.as_ref());
+    Ok(Assets { tokenizer, template, eos })
+}
+
+/// `eos_token_id` of the generation config, else of the model's own: a number or a list.
+fn eos_ids(generation: Option<&Value>, config: Option<&Value>) -> Vec<u32> {
+    let ids = |json: Option<&Value>| -> Vec<u32> {
+        let value = json.and_then(|json| json.get("eos_token_id"));
+        let list = match value {
+            Some(Value::Array(list)) => list.as_slice(),
+            Some(one) => std::slice::from_ref(one),
+            None => &[],
+        };
+        list.iter().filter_map(|id| u32::try_from(id.as_u64()?).ok()).collect()
+    };
+    let found = ids(generation);
+    if found.is_empty() { ids(config) } else { found }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn eos_ids_from_either_file() {
+        let list = json!({"eos_token_id": [3, 4]});
+        let one = json!({"eos_token_id": 5});
+        assert_eq!(eos_ids(Some(&list), Some(&one)), [3, 4]);
+        assert_eq!(eos_ids(None, Some(&one)), [5]);
+        assert_eq!(eos_ids(Some(&json!({"eos_token_id": null})), Some(&one)), [5]);
+        assert_eq!(eos_ids(None, None), [0u32; 0]);
+    }
+}

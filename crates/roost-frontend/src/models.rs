@@ -1,0 +1,142 @@
+//! The model registry: an immutable snapshot by name, replaced by `feed`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use roost_cluster::WorkerInfo;
+use roost_kv::{ApproximateIndex, Index, Overlap, SequenceHash, WorkerId};
+use roost_router::Router;
+use roost_template::ChatTemplate;
+use roost_tokenizer::Tokenizer;
+
+use crate::metrics::ModelMetrics;
+
+/// Names that can be asked for. Readers take a snapshot; `feed` is the only writer.
+#[derive(Debug, Default)]
+pub(crate) struct Models {
+    current: ArcSwap<Registry>,
+}
+
+/// One state of the registry.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    /// Servable models by name and alias.
+    pub(crate) ready: HashMap<Box<str>, Arc<Model>>,
+    /// The pools that serve, by the model's own name.
+    pub(crate) pools: Vec<(Box<str>, Arc<Pool>)>,
+    /// Names that workers announce and that cannot be served yet, each with the reason.
+    pub(crate) waiting: HashMap<Box<str>, &'static str>,
+}
+
+/// What a name leads to.
+#[derive(Debug)]
+pub(crate) enum Lookup {
+    /// It can be served.
+    Ready(Arc<Model>),
+    /// Workers announce it; it cannot be served yet.
+    Waiting(&'static str),
+    /// Nobody announces it.
+    Unknown,
+}
+
+/// A servable model: text assets, workers, counters.
+#[derive(Debug)]
+pub(crate) struct Model {
+    /// Served name.
+    pub(crate) name: Box<str>,
+    /// Checksum of that card, sent with each request.
+    pub(crate) mdcsum: Box<str>,
+    /// Tokenizer, template, end-of-sequence ids.
+    pub(crate) assets: Arc<Assets>,
+    /// Workers, index and router.
+    pub(crate) pool: Arc<Pool>,
+    /// Counters with the model's labels.
+    pub(crate) metrics: Arc<ModelMetrics>,
+    /// Tokens per KV block.
+    pub(crate) block_size: u32,
+    /// Tokens of prompt and answer together; 0 is unknown.
+    pub(crate) context_length: u32,
+}
+
+/// What turns messages into ids and ids into text.
+#[derive(Debug)]
+pub(crate) struct Assets {
+    /// Encoder and decoder.
+    pub(crate) tokenizer: Tokenizer,
+    /// Chat template; `None` when the model ships none.
+    pub(crate) template: Option<ChatTemplate>,
+    /// End-of-sequence ids.
+    pub(crate) eos: Vec<u32>,
+}
+
+/// The workers of one model and what they hold.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    /// Decisions.
+    pub(crate) router: Router,
+    /// Residency by the workers' events.
+    pub(crate) index: Index,
+    /// Residency by routed prompts, for workers without events.
+    pub(crate) approximate: ApproximateIndex,
+    /// Whether events are listened to at all.
+    pub(crate) kv_events: bool,
+    workers: ArcSwap<HashMap<WorkerId, Arc<WorkerInfo>>>,
+}
+
+impl Models {
+    /// The current state.
+    pub(crate) fn snapshot(&self) -> Arc<Registry> {
+        self.current.load_full()
+    }
+
+    /// Looks a name up.
+    pub(crate) fn lookup(&self, name: &str) -> Lookup {
+        let current = self.current.load();
+        match (current.ready.get(name), current.waiting.get(name)) {
+            (Some(model), _) => Lookup::Ready(Arc::clone(model)),
+            (None, Some(reason)) => Lookup::Waiting(reason),
+            (None, None) => Lookup::Unknown,
+        }
+    }
+
+    /// Replaces the state.
+    pub(crate) fn publish(&self, registry: Registry) {
+        self.current.store(Arc::new(registry));
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(router: Router, approximate: ApproximateIndex, kv_events: bool) -> Self {
+        Pool { router, index: Index::new(), approximate, kv_events, workers: ArcSwap::default() }
+    }
+
+    /// A worker of the pool.
+    pub(crate) fn worker(&self, id: WorkerId) -> Option<Arc<WorkerInfo>> {
+        self.workers.load().get(&id).cloned()
+    }
+
+    /// All workers.
+    pub(crate) fn workers(&self) -> Arc<HashMap<WorkerId, Arc<WorkerInfo>>> {
+        self.workers.load_full()
+    }
+
+    pub(crate) fn set_workers(&self, workers: HashMap<WorkerId, Arc<WorkerInfo>>) {
+        self.workers.store(Arc::new(workers));
+    }
+
+    /// How much of a prompt each rank holds: by events where a worker publishes them, else by what was routed.
+    pub(crate) fn overlap(&self, prompt: &[SequenceHash]) -> Overlap {
+        let exact = if self.kv_events { self.index.overlap(prompt) } else { Overlap::default() };
+        if self.approximate.is_empty() {
+            return exact;
+        }
+        exact.max(&self.approximate.overlap(Instant::now(), prompt))
+    }
+
+    /// Whether a worker's residency is known from its own events.
+    pub(crate) fn has_events(&self, worker: &WorkerInfo) -> bool {
+        self.kv_events && worker.card.runtime_config.kv_event_publishing_enabled
+    }
+}

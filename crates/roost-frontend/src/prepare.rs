@@ -1,0 +1,430 @@
+//! Body bytes to a request that a worker takes: split, look the model up, render, tokenize, hash. One hop.
+
+pub(crate) mod pool;
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use bytes::Bytes;
+use roost_kv::{Blocks, hash};
+use roost_openai::{
+    ApiError, ChatRequest, CompletionRequest, Flavor, Guided, NvExt, Prompt, Raw, StreamOptions,
+};
+use roost_router::Pin;
+use roost_template::{RenderInput, ThinkingControls};
+use roost_tokenizer::{Segment, StopIds, StopScanner};
+use roost_wire::message::{
+    AgentContext, EngineRequest, GuidedDecoding, OutputOptions, Routing, SamplingOptions, StopConditions,
+};
+
+use crate::finish::Finisher;
+use crate::models::{Lookup, Model};
+use crate::respond::choice::{Choice, Ending};
+use crate::session::Session;
+use crate::shared::Shared;
+
+/// A request ready to be placed. Ids and hashes are shared, never copied, on the way to the wire and on a retry.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    /// Request id on the plane: a UUID.
+    pub(crate) id: Box<str>,
+    /// What it runs on.
+    pub(crate) model: Arc<Model>,
+    /// Session and parent, for affinity.
+    pub(crate) session: Session,
+    /// Where it must run, if anywhere.
+    pub(crate) pin: Pin,
+    /// Hashed prompt.
+    pub(crate) blocks: Blocks,
+    /// Expected output tokens, as hinted.
+    pub(crate) expected_output_tokens: Option<u32>,
+    engine: EngineRequest,
+}
+
+/// The client's side of a prepared request.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) flavor: Flavor,
+    pub(crate) stream: bool,
+    pub(crate) stream_options: StreamOptions,
+    pub(crate) choice: Choice,
+    pub(crate) finisher: Finisher,
+}
+
+/// What both request kinds have in common once the prompt is ids.
+struct Common {
+    flavor: Flavor,
+    stream: bool,
+    stream_options: StreamOptions,
+    limits: roost_openai::Limits,
+    stop: roost_openai::Stop,
+    sampling: roost_openai::Sampling,
+    skip_special_tokens: Option<bool>,
+    cache_salt: Option<String>,
+    nvext: NvExt,
+}
+
+impl Prepared {
+    /// Prompt tokens.
+    pub(crate) fn isl(&self) -> u32 {
+        u32::try_from(self.engine.token_ids.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The request as one rank is to get it.
+    pub(crate) fn engine_request(&self, dp_rank: u32) -> EngineRequest {
+        let mut request = self.engine.clone();
+        request.routing.get_or_insert_default().dp_rank = Some(dp_rank);
+        request
+    }
+}
+
+/// Why a request was not prepared.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) error: ApiError,
+    /// Its books were opened and are closed: nothing is left to count.
+    pub(crate) counted: bool,
+}
+
+impl Refused {
+    fn early(error: ApiError) -> Self {
+        Refused { error, counted: false }
+    }
+
+    fn counted(error: ApiError) -> Self {
+        Refused { error, counted: true }
+    }
+}
+
+type Outcome = Result<(Prepared, Wanted), Refused>;
+
+/// Prepares a chat or text completion. CPU work: runs on the pool unless the body is small.
+pub(crate) fn prepare(
+    shared: &Shared,
+    flavor: Flavor,
+    body: &Bytes,
+    session: Session,
+    received: Instant,
+) -> Outcome {
+    match flavor {
+        Flavor::Chat => chat(shared, body, session, received),
+        Flavor::Completion => completion(shared, body, session, received),
+    }
+}
+
+fn chat(shared: &Shared, body: &Bytes, session: Session, received: Instant) -> Outcome {
+    let request = ChatRequest::parse(body, shared.config.http.fields).map_err(Refused::early)?;
+    shared.metrics.ignored_fields(request.ignored.0.len());
+    let model = find(shared, &request.model).map_err(Refused::early)?;
+    let mut finisher = Finisher::begin(shared, &model, Flavor::Chat, request.stream, received);
+    let result = prompt_ids(&model, &request, &mut finisher);
+    let ids = finisher.check(result).map_err(Refused::counted)?;
+    let common = Common {
+        flavor: Flavor::Chat,
+        stream: request.stream,
+        stream_options: request.stream_options,
+        limits: request.limits,
+        stop: request.stop,
+        sampling: request.sampling,
+        skip_special_tokens: request.output.skip_special_tokens,
+        cache_salt: request.cache_salt,
+        nvext: request.nvext,
+    };
+    complete(model, ids, common, session, finisher).map_err(Refused::counted)
+}
+
+fn completion(shared: &Shared, body: &Bytes, session: Session, received: Instant) -> Outcome {
+    let request = CompletionRequest::parse(body, shared.config.http.fields).map_err(Refused::early)?;
+    shared.metrics.ignored_fields(request.ignored.0.len());
+    let model = find(shared, &request.model).map_err(Refused::early)?;
+    let mut finisher = Finisher::begin(shared, &model, Flavor::Completion, request.stream, received);
+    let ids = match (request.nvext.token_data.clone(), &request.prompt) {
+        (Some(ids), _) => known_ids(&model, ids, "nvext.token_data"),
+        (None, Prompt::Ids(ids)) => known_ids(&model, ids.clone(), "prompt"),
+        (None, Prompt::Text(text)) => {
+            let started = Instant::now();
+            let ids = model.assets.tokenizer.encode(text, false).map_err(|e| tokenize_error(&e));
+            finisher.tokenized(started.elapsed());
+            ids
+        }
+    };
+    let ids = finisher.check(ids).map_err(Refused::counted)?;
+    let common = Common {
+        flavor: Flavor::Completion,
+        stream: request.stream,
+        stream_options: request.stream_options,
+        limits: request.limits,
+        stop: request.stop,
+        sampling: request.sampling,
+        skip_special_tokens: request.output.skip_special_tokens,
+        cache_salt: request.cache_salt,
+        nvext: request.nvext,
+    };
+    complete(model, ids, common, session, finisher).map_err(Refused::counted)
+}
+
+fn find(shared: &Shared, name: &str) -> Result<Arc<Model>, ApiError> {
+    match shared.models.lookup(name) {
+        Lookup::Ready(model) => Ok(model),
+        Lookup::Waiting(reason) => Err(ApiError::new(
+            503,
+            format!(
+                "Model `{}` is not ready to serve requests yet: {reason}. Please retry shortly.",
+                name.chars().take(128).collect::<String>()
+            ),
+        )),
+        Lookup::Unknown => Err(ApiError::model_not_found(name)),
+    }
+}
+
+fn prompt_ids(model: &Model, request: &ChatRequest, finisher: &mut Finisher) -> Result<Vec<u32>, ApiError> {
+    if let Some(ids) = request.nvext.token_data.clone() {
+        return known_ids(model, ids, "nvext.token_data");
+    }
+    let template = model.assets.template.as_ref().ok_or_else(|| {
+        ApiError::invalid("model", "This model has no chat template; send the prompt to /v1/completions.")
+    })?;
+    let kwargs = template_kwargs(request)?;
+    let started = Instant::now();
+    let prompt = template
+        .render(&RenderInput {
+            tools: request.tools.as_ref().map(Raw::as_str),
+            kwargs: kwargs.as_deref(),
+            add_generation_prompt: request.add_generation_prompt.unwrap_or(true),
+            continue_final_message: request.continue_final_message.unwrap_or(false),
+            ..RenderInput::new(request.messages.as_str(), SystemTime::now())
+        })
+        .map_err(|e| {
+            if e.is_client_fault() {
+                ApiError::invalid("messages", e.to_string())
+            } else {
+                ApiError::new(500, e.to_string())
+            }
+        })?;
+    let rendered = Instant::now();
+    finisher.rendered(rendered - started);
+    let ids = match &prompt.segments {
+        None => model.assets.tokenizer.encode(&prompt.text, false),
+        Some(_) => model
+            .assets
+            .tokenizer
+            .encode_segments(prompt.parts().map(|(text, special)| Segment { text, special })),
+    };
+    finisher.tokenized(rendered.elapsed());
+    ids.map_err(|e| tokenize_error(&e))
+}
+
+/// Template arguments with the request's reasoning controls folded in; `None` when there are neither.
+fn template_kwargs(request: &ChatRequest) -> Result<Option<String>, ApiError> {
+    #[derive(serde::Deserialize)]
+    struct Thinking {
+        r#type: String,
+    }
+    let read = |param: &'static str, raw: &Raw| {
+        serde_json::from_str::<serde_json::Value>(raw.as_str())
+            .map_err(|e| ApiError::invalid(param, format!("Failed to deserialize `{param}`: {e}")))
+    };
+    let mut kwargs = match &request.chat_template_kwargs {
+        None => serde_json::Map::new(),
+        Some(raw) => match read("chat_template_kwargs", raw)? {
+            serde_json::Value::Object(map) => map,
+            _ => {
+                return Err(ApiError::invalid(
+                    "chat_template_kwargs",
+                    "`chat_template_kwargs` must be an object",
+                ));
+            }
+        },
+    };
+    if kwargs.contains_key("chat_template") {
+        return Err(ApiError::invalid(
+            "chat_template_kwargs",
+            "Validation: a chat template cannot be sent with a request",
+        ));
+    }
+    let effort: Option<String> = match &request.reasoning_effort {
+        None => None,
+        Some(raw) => Some(
+            serde_json::from_str(raw.as_str())
+                .map_err(|_| ApiError::invalid("reasoning_effort", "`reasoning_effort` must be a string"))?,
+        ),
+    };
+    let thinking: Option<Thinking> = match &request.thinking {
+        None => None,
+        Some(raw) => Some(
+            serde_json::from_str(raw.as_str())
+                .map_err(|_| ApiError::invalid("thinking", "`thinking` must be an object with a `type`"))?,
+        ),
+    };
+    let thinking = thinking.as_ref().map(|thinking| thinking.r#type.as_str());
+    ThinkingControls { reasoning_effort: effort.as_deref(), thinking }.apply(&mut kwargs);
+    Ok((!kwargs.is_empty()).then(|| serde_json::Value::Object(kwargs).to_string()))
+}
+
+fn tokenize_error(error: &roost_tokenizer::Error) -> ApiError {
+    tracing::warn!(%error, "prompt cannot be tokenized");
+    ApiError::invalid("messages", "The prompt cannot be tokenized.")
+}
+
+fn known_ids(model: &Model, ids: Vec<u32>, param: &str) -> Result<Vec<u32>, ApiError> {
+    let tokenizer = &model.assets.tokenizer;
+    match ids.iter().find(|id| tokenizer.id_to_bytes(**id).is_none()) {
+        Some(id) => Err(ApiError::invalid(
+            param,
+            format!("`{param}` has token id {id}, which this model does not have."),
+        )),
+        None => Ok(ids),
+    }
+}
+
+fn complete(
+    model: Arc<Model>,
+    ids: Vec<u32>,
+    common: Common,
+    session: Session,
+    mut finisher: Finisher,
+) -> Result<(Prepared, Wanted), ApiError> {
+    let isl = ids.len() as u64;
+    let limit = u64::from(model.context_length);
+    if limit > 0 && isl >= limit {
+        return finisher.check(Err(ApiError::context_length(limit, isl + 1)));
+    }
+    let salt =
+        session.tenant.as_deref().or(common.nvext.cache_salt.as_deref()).or(common.cache_salt.as_deref());
+    let tokens: Arc<[u32]> = ids.into();
+    let blocks = Blocks::compute(&tokens, model.block_size, hash::seed(None, salt));
+    let engine = finisher.check(engine_request(&model, Arc::clone(&tokens), &common, &session, salt))?;
+    finisher.prepared(isl, &session, common.nvext.wants_worker_id());
+    let ignore_eos = common.stop.ignore_eos == Some(true);
+    let hidden: &[u32] = if ignore_eos { &[] } else { &model.assets.eos };
+    let choice = Choice::new(Ending {
+        decode: model.assets.tokenizer.decode_stream(&tokens, common.skip_special_tokens.unwrap_or(true)),
+        stops: StopScanner::new(
+            common.stop.strings.iter().map(String::as_str),
+            common.stop.include_stop_str == Some(true),
+        ),
+        stop_ids: StopIds::new(
+            hidden.iter().copied(),
+            common.stop.token_ids.iter().copied(),
+            common.limits.min_tokens.unwrap_or(0),
+        ),
+        max_tokens: common.limits.max_tokens,
+        prompt_tokens: isl,
+    });
+    let id = session.uuid.unwrap_or_else(uuid::Uuid::new_v4).to_string().into_boxed_str();
+    let pin = Pin {
+        worker: session.worker.or(common.nvext.worker).map(roost_kv::WorkerId),
+        dp_rank: session.dp_rank.or(common.nvext.dp_rank),
+    };
+    let prepared = Prepared {
+        id,
+        session,
+        pin,
+        blocks,
+        expected_output_tokens: common.nvext.expected_output_tokens,
+        engine,
+        model,
+    };
+    let wanted = Wanted {
+        flavor: common.flavor,
+        stream: common.stream,
+        stream_options: common.stream_options,
+        choice,
+        finisher,
+    };
+    Ok((prepared, wanted))
+}
+
+fn engine_request(
+    model: &Model,
+    token_ids: Arc<[u32]>,
+    common: &Common,
+    session: &Session,
+    salt: Option<&str>,
+) -> Result<EngineRequest, ApiError> {
+    let ignore_eos = common.stop.ignore_eos == Some(true);
+    let eos = if ignore_eos { Vec::new() } else { model.assets.eos.clone() };
+    let list = |list: &[u32]| (!list.is_empty()).then(|| list.to_vec());
+    let sampling = &common.sampling;
+    let priority = session.priority.or(common.nvext.priority);
+    Ok(EngineRequest {
+        model: model.name.to_string(),
+        token_ids,
+        stop_conditions: StopConditions {
+            max_tokens: common.limits.max_tokens,
+            stop: (!ignore_eos && !common.stop.strings.is_empty()).then(|| common.stop.strings.clone()),
+            stop_token_ids: list(&common.stop.token_ids),
+            stop_token_ids_visible: None,
+            stop_token_ids_hidden: list(&eos),
+            min_tokens: common.limits.min_tokens,
+            ignore_eos: common.stop.ignore_eos,
+            max_thinking_tokens: common.limits.max_thinking_tokens,
+        },
+        sampling_options: SamplingOptions {
+            n: sampling.n.map(u32::from),
+            presence_penalty: sampling.presence_penalty,
+            frequency_penalty: sampling.frequency_penalty,
+            repetition_penalty: sampling.repetition_penalty,
+            temperature: sampling.temperature,
+            top_p: sampling.top_p,
+            top_k: sampling.top_k,
+            min_p: sampling.min_p,
+            seed: sampling.seed,
+            include_stop_str_in_output: common.stop.include_stop_str,
+            guided_decoding: guided(&sampling.guided)?,
+            ..SamplingOptions::default()
+        },
+        output_options: OutputOptions {
+            skip_special_tokens: common.skip_special_tokens,
+            ..OutputOptions::default()
+        },
+        eos_token_ids: eos,
+        mdc_sum: Some(model.mdcsum.to_string()),
+        annotations: common.nvext.annotations.clone(),
+        routing: Some(Routing {
+            cache_salt: salt.map(str::to_owned),
+            expected_output_tokens: common.nvext.expected_output_tokens,
+            priority,
+            priority_jump: priority.map(f64::from),
+            strict_priority: session.strict_priority.or(common.nvext.strict_priority),
+            ..Routing::default()
+        }),
+        extra_args: extra_args(&common.nvext, salt),
+        agent_context: session.id.as_deref().map(|id| AgentContext {
+            session_id: id.to_owned(),
+            parent_session_id: session.parent.as_deref().map(str::to_owned),
+            session_final: session.is_final.then_some(true),
+            ..AgentContext::default()
+        }),
+        image_cache_scope: session.id.as_deref().map(str::to_owned),
+        ..EngineRequest::default()
+    })
+}
+
+fn guided(guided: &Guided) -> Result<Option<GuidedDecoding>, ApiError> {
+    if !guided.is_some() {
+        return Ok(None);
+    }
+    let json =
+        guided.json.as_ref().map(|raw| serde_json::from_str(raw.as_str())).transpose().map_err(|e| {
+            ApiError::invalid("response_format", format!("The JSON schema cannot be read: {e}"))
+        })?;
+    Ok(Some(GuidedDecoding {
+        json,
+        regex: guided.regex.clone(),
+        choice: guided.choice.clone(),
+        grammar: guided.grammar.clone(),
+        ..GuidedDecoding::default()
+    }))
+}
+
+fn extra_args(nvext: &NvExt, salt: Option<&str>) -> Option<serde_json::Value> {
+    let mut inner = serde_json::Map::new();
+    if !nvext.extra_fields.is_empty() {
+        inner.insert("extra_fields".into(), nvext.extra_fields.clone().into());
+    }
+    if let Some(salt) = salt {
+        inner.insert("cache_salt".into(), salt.into());
+    }
+    (!inner.is_empty()).then(|| serde_json::json!({ "nvext": inner }))
+}

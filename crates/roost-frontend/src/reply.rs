@@ -1,0 +1,59 @@
+//! Whole answers: JSON bodies and errors, and a body that holds something until it is sent.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderValue, StatusCode, header};
+use http_body::{Frame, SizeHint};
+use roost_openai::{ApiError, ErrorShape};
+
+/// A JSON answer.
+pub(crate) fn json(status: StatusCode, body: BytesMut) -> Response {
+    let mut response = Response::new(Body::from(body.freeze()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// An error answer.
+pub(crate) fn error(error: &ApiError, shape: ErrorShape) -> Response {
+    let mut body = BytesMut::with_capacity(256);
+    error.write_body(&mut body, shape);
+    json(StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body)
+}
+
+/// A body that keeps `held` until it has been sent or dropped.
+#[derive(Debug)]
+pub(crate) struct Held<T> {
+    body: Body,
+    _held: T,
+}
+
+impl<T> Held<T> {
+    pub(crate) fn new(body: Body, held: T) -> Self {
+        Held { body, _held: held }
+    }
+}
+
+impl<T: Unpin> http_body::Body for Held<T> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,62 @@
+//! A unary answer: the same items, folded.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use super::choice::Choice;
+use crate::dispatch::Active;
+use crate::failure::Failure;
+use crate::finish::Finisher;
+
+/// How long the end mark of a worker's stream may take after the finish reason.
+const END_WAIT: Duration = Duration::from_secs(5);
+
+/// Folds a worker's stream into `choice`; its text stays there. `silence` bounds the pause between two items.
+pub(crate) async fn collect(
+    mut active: Active,
+    choice: &mut Choice,
+    finisher: &mut Finisher,
+    silence: Option<Duration>,
+) -> Result<(), Failure> {
+    finisher.answered(&active);
+    let result = fold(&mut active, choice, finisher, silence).await;
+    match &result {
+        Ok(()) => active.succeeded(),
+        Err(failure) => active.failed(failure),
+    }
+    result
+}
+
+async fn fold(
+    active: &mut Active,
+    choice: &mut Choice,
+    finisher: &mut Finisher,
+    silence: Option<Duration>,
+) -> Result<(), Failure> {
+    let mut next = active.take_first();
+    loop {
+        if let Some(output) = next.take() {
+            let tokens = choice.push(&output)?;
+            finisher.tokens(tokens, choice, active);
+            if choice.engine_must_stop() {
+                return Ok(());
+            }
+        }
+        let limit = if choice.finish().is_some() { Some(END_WAIT) } else { silence };
+        let item = match limit {
+            None => poll_fn(|cx| active.poll_next(cx)).await,
+            Some(limit) => match tokio::time::timeout(limit, poll_fn(|cx| active.poll_next(cx))).await {
+                Ok(item) => item,
+                Err(_) if choice.finish().is_some() => return Ok(()),
+                Err(_) => return Err(Failure::silence()),
+            },
+        };
+        match item {
+            None => return choice.end(),
+            Some(Ok(output)) => next = Some(output),
+            // The answer is whole: what went wrong afterwards costs at most the worker's usage numbers.
+            Some(Err(_)) if choice.finish().is_some() => return Ok(()),
+            Some(Err(failure)) => return Err(failure),
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! A streamed answer: engine items in, server-sent events out, polled by the connection itself.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body::Frame;
+use roost_openai::ChunkWriter;
+use tokio::time::{Instant, Sleep};
+
+use super::choice::Choice;
+use crate::dispatch::{Active, Dispatching};
+use crate::failure::Failure;
+use crate::finish::Finisher;
+
+/// Room for a usual event.
+const EVENT_BYTES: usize = 1024;
+/// How long the end mark of a worker's stream may take after the finish reason.
+const END_WAIT: Duration = Duration::from_secs(5);
+
+/// What a stream is told besides the items.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    /// Comment after this much silence.
+    pub(crate) keep_alive: Option<Duration>,
+    /// Error after this much silence of the worker.
+    pub(crate) worker_silence: Option<Duration>,
+    /// One more chunk with the usage.
+    pub(crate) include_usage: bool,
+}
+
+/// The body of a streamed answer.
+///
+/// It owns everything of the request: dropping it (the client went away) stops the worker, releases the booking
+/// and ends the metrics.
+pub(crate) struct AnswerBody {
+    state: State,
+    choice: Choice,
+    writer: ChunkWriter,
+    finisher: Finisher,
+    pace: Pace,
+    out: BytesMut,
+    finish_sent: bool,
+    /// Last sign of the worker.
+    heard: Instant,
+    /// Last bytes to the client.
+    spoke: Instant,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+enum State {
+    Dispatching(Dispatching),
+    Streaming(Box<Active>),
+    Done,
+}
+
+impl AnswerBody {
+    /// A body that still waits for the first item.
+    pub(crate) fn waiting(
+        dispatching: Dispatching,
+        choice: Choice,
+        writer: ChunkWriter,
+        finisher: Finisher,
+        pace: Pace,
+    ) -> Self {
+        Self::new(State::Dispatching(dispatching), choice, writer, finisher, pace)
+    }
+
+    /// A body whose worker has answered.
+    pub(crate) fn started(
+        active: Active,
+        choice: Choice,
+        writer: ChunkWriter,
+        finisher: Finisher,
+        pace: Pace,
+    ) -> Self {
+        let mut body = Self::new(State::Done, choice, writer, finisher, pace);
+        body.begin(active);
+        body
+    }
+
+    fn new(state: State, choice: Choice, writer: ChunkWriter, finisher: Finisher, pace: Pace) -> Self {
+        let now = Instant::now();
+        AnswerBody {
+            state,
+            choice,
+            writer,
+            finisher,
+            pace,
+            out: BytesMut::with_capacity(EVENT_BYTES),
+            finish_sent: false,
+            heard: now,
+            spoke: now,
+            timer: None,
+        }
+    }
+
+    fn begin(&mut self, mut active: Active) {
+        self.finisher.answered(&active);
+        if let Some(nvext) = self.finisher.nvext() {
+            self.writer.set_nvext(nvext);
+        }
+        let first = active.take_first();
+        self.state = State::Streaming(Box::new(active));
+        if let Some(first) = first {
+            self.item(&first);
+        }
+    }
+
+    fn item(&mut self, output: &roost_wire::message::EngineOutput) {
+        self.heard = Instant::now();
+        match self.choice.push(output) {
+            Err(failure) => self.fail(failure),
+            Ok(tokens) => {
+                if let State::Streaming(active) = &mut self.state {
+                    self.finisher.tokens(tokens, &self.choice, active);
+                }
+                self.write_progress();
+                if self.choice.engine_must_stop() {
+                    // Dropping the stream tells the worker to stop.
+                    self.complete();
+                }
+            }
+        }
+    }
+
+    fn write_progress(&mut self) {
+        if self.choice.has_text() {
+            self.writer.text(&mut self.out, self.choice.text(), self.choice.usage());
+            self.choice.clear_text();
+        }
+        if let Some(finish) = self.choice.finish()
+            && !self.finish_sent
+        {
+            self.finish_sent = true;
+            self.writer.finish(&mut self.out, finish, self.choice.usage());
+        }
+    }
+
+    fn ended(&mut self) {
+        match self.choice.end() {
+            Err(failure) => self.fail(failure),
+            Ok(()) => {
+                self.write_progress();
+                self.complete();
+            }
+        }
+    }
+
+    fn complete(&mut self) {
+        if self.pace.include_usage {
+            self.writer.usage(&mut self.out, self.choice.usage());
+        }
+        self.writer.done(&mut self.out);
+        self.finisher.succeed(&self.choice);
+        if let State::Streaming(active) = std::mem::replace(&mut self.state, State::Done) {
+            active.succeeded();
+        }
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        if self.finish_sent {
+            // The answer is whole: what went wrong afterwards costs at most the worker's usage numbers.
+            tracing::debug!(%failure, "worker stream ended badly after its finish reason");
+            self.complete();
+            return;
+        }
+        if let State::Streaming(active) = std::mem::replace(&mut self.state, State::Done) {
+            active.failed(&failure);
+        }
+        let error = self.finisher.fail(&failure);
+        self.writer.error(&mut self.out, &error);
+        self.writer.done(&mut self.out);
+    }
+
+    /// Sleeps until the next thing that time alone decides; re-armed only when it fires.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) {
+        loop {
+            let now = Instant::now();
+            let silence = if self.finish_sent { Some(END_WAIT) } else { self.pace.worker_silence };
+            let silent_at = silence.map(|limit| self.heard + limit);
+            let quiet_at = self.pace.keep_alive.map(|limit| self.spoke + limit);
+            if silent_at.is_some_and(|at| at <= now) && matches!(self.state, State::Streaming(_)) {
+                if self.finish_sent {
+                    self.complete()
+                } else {
+                    self.fail(Failure::silence())
+                }
+                return;
+            }
+            if quiet_at.is_some_and(|at| at <= now) {
+                ChunkWriter::keep_alive(&mut self.out);
+                return;
+            }
+            let Some(next) = silent_at.into_iter().chain(quiet_at).filter(|at| *at > now).min() else {
+                return;
+            };
+            let timer = match &mut self.timer {
+                Some(timer) => {
+                    // An armed timer that fires early is cheaper than one moved on every item.
+                    if timer.is_elapsed() || timer.deadline() > next {
+                        timer.as_mut().reset(next);
+                    }
+                    timer
+                }
+                None => self.timer.insert(Box::pin(tokio::time::sleep_until(next))),
+            };
+            if timer.as_mut().poll(cx).is_pending() {
+                return;
+            }
+        }
+    }
+}
+
+impl http_body::Body for AnswerBody {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        let this = &mut *self;
+        loop {
+            if !this.out.is_empty() {
+                this.spoke = Instant::now();
+                return Poll::Ready(Some(Ok(Frame::data(this.out.split().freeze()))));
+            }
+            let progress = match &mut this.state {
+                State::Done => return Poll::Ready(None),
+                State::Dispatching(dispatching) => match dispatching.as_mut().poll(cx) {
+                    Poll::Pending => false,
+                    Poll::Ready(Ok(active)) => {
+                        this.begin(active);
+                        true
+                    }
+                    Poll::Ready(Err(failure)) => {
+                        this.fail(failure);
+                        true
+                    }
+                },
+                State::Streaming(active) => match active.poll_next(cx) {
+                    Poll::Pending => false,
+                    Poll::Ready(Some(Ok(output))) => {
+                        this.item(&output);
+                        true
+                    }
+                    Poll::Ready(Some(Err(failure))) => {
+                        this.fail(failure);
+                        true
+                    }
+                    Poll::Ready(None) => {
+                        this.ended();
+                        true
+                    }
+                },
+            };
+            if !progress {
+                this.poll_timer(cx);
+                if this.out.is_empty() {
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for AnswerBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AnswerBody").field("choice", &self.choice).finish_non_exhaustive()
+    }
+}

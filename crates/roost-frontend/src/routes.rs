@@ -1,0 +1,56 @@
+//! Paths to handlers.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use bytes::Bytes;
+use http::{HeaderMap, Method, Uri};
+use roost_openai::{ApiError, Flavor};
+
+use crate::shared::Shared;
+use crate::{completions, reply, status};
+
+/// Largest body of an administrative request.
+const ADMIN_BODY_LIMIT: usize = 64 << 10;
+
+type App = State<Arc<Shared>>;
+
+/// All routes of the public listener.
+pub(crate) fn build(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route(
+            "/v1/chat/completions",
+            post(|State(app): App, r: Request| completions::serve(app, Flavor::Chat, r)),
+        )
+        .route(
+            "/v1/completions",
+            post(|State(app): App, r: Request| completions::serve(app, Flavor::Completion, r)),
+        )
+        .route("/v1/models", get(async |State(app): App, headers: HeaderMap| status::models(&app, &headers)))
+        .route(
+            "/v1/models/{*id}",
+            get(async |State(app): App, Path(id): Path<String>| status::model(&app, &id)),
+        )
+        .route("/health", get(async |State(app): App| status::health(&app)))
+        .route("/live", get(async || status::live()))
+        .route("/metrics", get(async |State(app): App| status::metrics(&app)))
+        .route("/busy_threshold", get(async |State(app): App| status::thresholds(&app)).post(set_thresholds))
+        .fallback(not_found)
+        .with_state(shared)
+}
+
+async fn set_thresholds(State(app): App, request: Request) -> Response {
+    match crate::body::read(request.into_body(), ADMIN_BODY_LIMIT, app.config.http.body_stall).await {
+        Ok(body) => status::set_thresholds(&app, &Bytes::from(body)),
+        Err(error) => reply::error(&error, app.config.http.error_shape),
+    }
+}
+
+async fn not_found(State(app): App, method: Method, uri: Uri) -> Response {
+    let path: String = uri.path().chars().take(256).collect();
+    let error = ApiError::new(404, format!("Route not found: {method} {path}"));
+    reply::error(&error, app.config.http.error_shape)
+}

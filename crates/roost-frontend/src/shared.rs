@@ -1,0 +1,74 @@
+//! What all requests share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use roost_cluster::ClusterHandle;
+use roost_telemetry::Registry;
+use roost_wire::Client;
+
+use crate::admit::Admission;
+use crate::config::Config;
+use crate::metrics::Metrics;
+use crate::models::{Models, Registry as ModelRegistry};
+use crate::prepare::pool::Pool;
+
+/// Handles and state of one frontend.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) models: Models,
+    pub(crate) metrics: Metrics,
+    pub(crate) registry: Registry,
+    pub(crate) client: Arc<Client>,
+    pub(crate) cluster: ClusterHandle,
+    pub(crate) pool: Pool,
+    pub(crate) admission: Admission,
+    draining: AtomicBool,
+    /// A model could be served at least once: from then on the process is healthy whatever workers do.
+    was_ready: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        config: Config,
+        client: Arc<Client>,
+        cluster: ClusterHandle,
+        registry: Registry,
+        metrics: Metrics,
+    ) -> std::io::Result<Self> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = config.prepare.threads.unwrap_or(cores.saturating_sub(1)).max(1);
+        Ok(Shared {
+            pool: Pool::new(threads, config.prepare.queue)?,
+            admission: Admission::new(config.http.max_inflight),
+            models: Models::default(),
+            metrics,
+            registry,
+            client,
+            cluster,
+            config,
+            draining: AtomicBool::new(false),
+            was_ready: AtomicBool::new(false),
+        })
+    }
+
+    /// Called by the feed with each new registry, before it is visible.
+    pub(crate) fn published(&self, registry: &ModelRegistry) {
+        if !registry.ready.is_empty() {
+            self.was_ready.store(true, Ordering::Release);
+        }
+    }
+
+    pub(crate) fn was_ready(&self) -> bool {
+        self.was_ready.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,238 @@
+//! What operators and launchers ask: models, health, liveness, metrics, thresholds.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::body::Bytes;
+use axum::response::Response;
+use bytes::BytesMut;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use roost_openai::{ApiError, ModelEntry, write_model, write_model_list};
+use serde_json::{Value, json};
+
+use crate::metrics::{PoolSample, Sample, WorkerType};
+use crate::models::{Lookup, Model};
+use crate::reply;
+use crate::shared::Shared;
+
+/// `GET /v1/models`.
+pub(crate) fn models(shared: &Shared, headers: &HeaderMap) -> Response {
+    if shared.is_draining() {
+        return reply::error(
+            &ApiError::new(503, "Service is shutting down."),
+            shared.config.http.error_shape,
+        );
+    }
+    let registry = shared.models.snapshot();
+    let mut ready: Vec<(&str, &Arc<Model>)> =
+        registry.ready.iter().map(|(name, model)| (&**name, model)).collect();
+    ready.sort_unstable_by_key(|(name, _)| *name);
+    if headers.contains_key("anthropic-version") {
+        return value(StatusCode::OK, &anthropic_list(&ready));
+    }
+    let mut out = BytesMut::new();
+    write_model_list(&mut out, ready.iter().map(|(name, model)| entry(name, model)));
+    reply::json(StatusCode::OK, out)
+}
+
+/// `GET /v1/models/{id}` and `GET /v1/models/{id}/ready`; ids may contain slashes.
+pub(crate) fn model(shared: &Shared, path: &str) -> Response {
+    if let Some(id) = path.strip_suffix("/ready")
+        && !matches!(shared.models.lookup(id), Lookup::Unknown)
+    {
+        return ready(shared, id);
+    }
+    match shared.models.lookup(path) {
+        Lookup::Ready(model) => {
+            let mut out = BytesMut::new();
+            write_model(&mut out, &entry(path, &model));
+            reply::json(StatusCode::OK, out)
+        }
+        Lookup::Waiting(_) | Lookup::Unknown => {
+            reply::error(&ApiError::model_not_found(path), shared.config.http.error_shape)
+        }
+    }
+}
+
+fn ready(shared: &Shared, id: &str) -> Response {
+    match shared.models.lookup(id) {
+        Lookup::Ready(model) => {
+            let mut namespaces = serde_json::Map::new();
+            for worker in model.pool.workers().values() {
+                let role = worker.role.as_str();
+                let space = namespaces.entry(worker.endpoint.namespace.clone()).or_insert_with(
+                    || json!({"ready": true, "worker_types": {}, "present": [], "missing_worker_types": []}),
+                );
+                let types = &mut space["worker_types"];
+                let count = types[role]["workers"].as_u64().unwrap_or(0) + 1;
+                types[role] = json!({"workers": count, "needs": []});
+                let present: Vec<Value> =
+                    types.as_object().into_iter().flatten().map(|(name, _)| name.as_str().into()).collect();
+                space["present"] = present.into();
+            }
+            value(StatusCode::OK, &json!({"model": id, "ready": true, "namespaces": namespaces}))
+        }
+        Lookup::Waiting(reason) => {
+            value(StatusCode::SERVICE_UNAVAILABLE, &json!({"model": id, "ready": false, "reason": reason}))
+        }
+        Lookup::Unknown => reply::error(&ApiError::model_not_found(id), shared.config.http.error_shape),
+    }
+}
+
+/// `GET /health`: not ready until a model could be served, and while draining.
+pub(crate) fn health(shared: &Shared) -> Response {
+    let instances: Vec<Value> = shared
+        .cluster
+        .instances()
+        .iter()
+        .map(|record| {
+            let mut json: Value = serde_json::from_slice(&record.encode()).unwrap_or_default();
+            if let Some(map) = json.as_object_mut() {
+                map.remove("type");
+            }
+            json
+        })
+        .collect();
+    let mut endpoints: Vec<String> = instances
+        .iter()
+        .filter(|i| i["endpoint"] == "generate")
+        .filter_map(|i| {
+            Some(format!(
+                "dyn://{}.{}.{}",
+                i["namespace"].as_str()?,
+                i["component"].as_str()?,
+                i["endpoint"].as_str()?
+            ))
+        })
+        .collect();
+    endpoints.sort_unstable();
+    endpoints.dedup();
+    let (status, word, stage) = if shared.is_draining() {
+        (StatusCode::SERVICE_UNAVAILABLE, "not_ready", Some("draining"))
+    } else if shared.was_ready() {
+        (StatusCode::OK, "healthy", None)
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not_ready", Some("starting"))
+    };
+    let mut body = json!({"status": word, "endpoints": endpoints, "instances": instances});
+    if let Some(stage) = stage {
+        body["stage"] = stage.into();
+        body["message"] = "Service is not ready".into();
+    }
+    value(status, &body)
+}
+
+/// `GET /live`: the process answers, also while it drains.
+pub(crate) fn live() -> Response {
+    value(StatusCode::OK, &json!({"status": "live", "message": "Service is live"}))
+}
+
+/// `GET /metrics`.
+pub(crate) fn metrics(shared: &Shared) -> Response {
+    let pools = shared.models.snapshot();
+    let pools = pools.pools.iter().map(|(name, pool)| PoolSample {
+        model: name,
+        worker_type: WorkerType::Decode,
+        router: pool.router.snapshot(),
+        index: pool.index.stats(),
+    });
+    shared.metrics.sample(&Sample {
+        pools: pools.collect(),
+        client: shared.client.stats(),
+        cluster: shared.cluster.stats(),
+        prepare_waiting: shared.pool.waiting(),
+    });
+    let mut response = Response::new(axum::body::Body::from(shared.registry.encode()));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"));
+    response
+}
+
+/// `GET /busy_threshold`.
+pub(crate) fn thresholds(shared: &Shared) -> Response {
+    let registry = shared.models.snapshot();
+    let mut list: Vec<Value> = registry.ready.iter().map(|(name, model)| threshold_of(name, model)).collect();
+    list.sort_unstable_by(|a, b| a["model"].as_str().cmp(&b["model"].as_str()));
+    value(StatusCode::OK, &json!({"thresholds": list}))
+}
+
+/// `POST /busy_threshold`: reads one model's thresholds, or sets those that are given.
+pub(crate) fn set_thresholds(shared: &Shared, body: &Bytes) -> Response {
+    match change_thresholds(shared, body) {
+        Ok(body) => value(StatusCode::OK, &body),
+        Err(error) => reply::error(&error, shared.config.http.error_shape),
+    }
+}
+
+fn change_thresholds(shared: &Shared, body: &Bytes) -> Result<Value, ApiError> {
+    #[derive(serde::Deserialize)]
+    struct Change {
+        model: String,
+        active_decode_blocks_threshold: Option<f64>,
+        active_prefill_tokens_threshold: Option<u64>,
+        active_prefill_tokens_threshold_frac: Option<f64>,
+    }
+    let change: Change = serde_json::from_slice(body)
+        .map_err(|e| ApiError::invalid("", format!("Failed to parse the request body: {e}")))?;
+    let Lookup::Ready(model) = shared.models.lookup(&change.model) else {
+        return Err(ApiError::model_not_found(&change.model));
+    };
+    let mut thresholds = model.pool.router.busy_thresholds();
+    thresholds.active_decode_blocks =
+        change.active_decode_blocks_threshold.or(thresholds.active_decode_blocks);
+    thresholds.active_prefill_tokens =
+        change.active_prefill_tokens_threshold.or(thresholds.active_prefill_tokens);
+    thresholds.active_prefill_tokens_frac =
+        change.active_prefill_tokens_threshold_frac.or(thresholds.active_prefill_tokens_frac);
+    model.pool.router.set_busy_thresholds(thresholds).map_err(|e| ApiError::invalid("", e.to_string()))?;
+    Ok(threshold_of(&change.model, &model))
+}
+
+fn threshold_of(name: &str, model: &Model) -> Value {
+    let thresholds = model.pool.router.busy_thresholds();
+    json!({
+        "model": name,
+        "active_decode_blocks_threshold": thresholds.active_decode_blocks,
+        "active_prefill_tokens_threshold": thresholds.active_prefill_tokens,
+        "active_prefill_tokens_threshold_frac": thresholds.active_prefill_tokens_frac,
+    })
+}
+
+fn entry<'a>(name: &'a str, model: &Model) -> ModelEntry<'a> {
+    let window = u64::from(model.context_length);
+    ModelEntry { id: name, created: unix_now(), context_window: (window > 0).then_some(window) }
+}
+
+fn anthropic_list(ready: &[(&str, &Arc<Model>)]) -> Value {
+    let data: Vec<Value> = ready
+        .iter()
+        .map(|(name, model)| {
+            let mut entry = json!({
+                "id": name, "display_name": name, "type": "model", "created_at": rfc3339(unix_now()),
+            });
+            if model.context_length > 0 {
+                entry["max_input_tokens"] = model.context_length.into();
+            }
+            entry
+        })
+        .collect();
+    let ends =
+        [data.first(), data.last()].map(|entry| entry.map_or(Value::Null, |entry| entry["id"].clone()));
+    let [first, last] = ends;
+    json!({"data": data, "has_more": false, "first_id": first, "last_id": last})
+}
+
+/// Unix seconds as `YYYY-MM-DDTHH:MM:SSZ`.
+fn rfc3339(seconds: u64) -> String {
+    let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string()
+}
+
+fn value(status: StatusCode, body: &Value) -> Response {
+    reply::json(status, BytesMut::from(body.to_string().as_bytes()))
+}
+
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

@@ -1,0 +1,142 @@
+//! Mock workers, as many as asked for, registered where they are looked for.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use roost_cluster::{Discovery, FileDiscovery, FileDiscoveryConfig, MemoryDiscovery};
+use roost_config::{AnswerMode, DiscoveryBackend, MockWorker, WorkerRole};
+use roost_tokenizer::{Backend, Tokenizer};
+use roost_worker::{
+    Answer, EventsConfig, MockConfig, MockEngine, MockTiming, ModelFiles, Role, RunningWorker, ScriptBook,
+    SystemConfig, TextCodec, WorkerConfig, WorkerServer,
+};
+
+/// How long a leaving worker goes on accepting, so that frontends notice first.
+const GRACE: Duration = Duration::from_millis(500);
+/// How long its open answers may go on.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// Running mock workers.
+#[derive(Debug)]
+pub(crate) struct Fleet(Vec<RunningWorker>);
+
+/// The store that the options name.
+pub(crate) fn store(backend: &DiscoveryBackend) -> Result<Arc<dyn Discovery>> {
+    Ok(match backend {
+        DiscoveryBackend::Memory => MemoryDiscovery::new(),
+        DiscoveryBackend::File(root) => FileDiscovery::open(FileDiscoveryConfig::new(root))
+            .with_context(|| format!("cannot use {} for discovery (DYN_FILE_KV)", root.display()))?,
+    })
+}
+
+/// Starts the workers that `options` describe; a model of our own goes into `scratch` when none is named.
+pub(crate) async fn start(
+    options: &MockWorker,
+    scratch: &Path,
+    discovery: Arc<dyn Discovery>,
+) -> Result<Fleet> {
+    let (files, codec) = match &options.model_path {
+        None => (
+            roost_worker::tiny_chat(scratch).context("cannot write the built-in model")?,
+            TextCodec::tiny_chat(),
+        ),
+        Some(path) => model(path).await?,
+    };
+    let mut workers = Vec::with_capacity(options.workers);
+    for number in 0..options.workers {
+        let engine = MockEngine::new(engine(options, &files, &codec, number)?);
+        let worker = WorkerServer::start(Arc::new(engine), server(options, &codec, &discovery, number))
+            .await
+            .with_context(|| format!("cannot start mock worker {number}"))?;
+        workers.push(worker);
+    }
+    Ok(Fleet(workers))
+}
+
+impl Fleet {
+    /// Takes the workers out in good order.
+    pub(crate) async fn drain(self) {
+        let drains = self.0.into_iter().map(|worker| worker.drain(GRACE, DRAIN));
+        futures_util::future::join_all(drains).await;
+    }
+}
+
+async fn model(path: &Path) -> Result<(ModelFiles, TextCodec)> {
+    let files = ModelFiles::in_dir(path);
+    let tokenizer_file = files.tokenizer.clone();
+    let tokenizer =
+        tokio::task::spawn_blocking(move || Tokenizer::load(&tokenizer_file, Backend::Fast, true))
+            .await?
+            .with_context(|| format!("cannot load the tokenizer of {} (--model-path)", path.display()))?;
+    let decoder = tokenizer.clone();
+    let codec = TextCodec::new(
+        move |text| tokenizer.encode(text, false).unwrap_or_default(),
+        move |ids| decoder.decode(ids, false),
+    );
+    Ok((files, codec))
+}
+
+fn engine(options: &MockWorker, files: &ModelFiles, codec: &TextCodec, number: usize) -> Result<MockConfig> {
+    let scripts = match &options.script {
+        None => ScriptBook::default(),
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read {} (--script)", path.display()))?;
+            ScriptBook::from_json(&text).with_context(|| format!("{} (--script)", path.display()))?
+        }
+    };
+    let defaults = MockConfig::new(&options.model_name, files.clone());
+    Ok(MockConfig {
+        role: match options.role {
+            WorkerRole::Aggregated => Role::Aggregated,
+            WorkerRole::Prefill => Role::Prefill,
+            WorkerRole::Decode => Role::Decode,
+        },
+        context_length: options.context_length.unwrap_or(defaults.context_length),
+        block_size: options.block_size,
+        total_blocks: usize::try_from(options.kv_blocks).unwrap_or(usize::MAX),
+        max_num_seqs: usize::try_from(options.max_num_seqs).unwrap_or(usize::MAX),
+        dp_size: options.data_parallel_size,
+        kv_events: options.kv_events,
+        timing: MockTiming {
+            prefill_tokens_per_s: options.prefill_tokens_per_second,
+            itl: options.inter_token_latency,
+            speed: options.speed,
+            ..MockTiming::default()
+        },
+        answer: match options.answer {
+            AnswerMode::Readable => Answer::Echo,
+            AnswerMode::Random => defaults.answer.clone(),
+        },
+        seed: options.seed.wrapping_add(number as u64),
+        scripts,
+        codec: Some(codec.clone()),
+        ..defaults
+    })
+}
+
+fn server(
+    options: &MockWorker,
+    codec: &TextCodec,
+    discovery: &Arc<dyn Discovery>,
+    number: usize,
+) -> WorkerConfig {
+    // Fixed ports are for one worker; the others of a process take the next ones.
+    let offset = u16::try_from(number).unwrap_or(u16::MAX);
+    let port = |first: u16| if first == 0 { 0 } else { first.saturating_add(offset) };
+    let mut config = WorkerConfig::new(Arc::clone(discovery));
+    config.namespace.clone_from(&options.namespace);
+    config.component = Some(options.component.clone());
+    config.listen.bind = SocketAddr::new(options.host, port(options.port));
+    config.codec_for_journal = Some(codec.clone());
+    if options.kv_events {
+        config.events = Some(EventsConfig { bind: options.host, advertise_host: None });
+    }
+    config.system = options
+        .system_port
+        .map(|first| SystemConfig { bind: SocketAddr::new(options.host, port(first)), advertise_host: None });
+    config
+}

@@ -1,0 +1,126 @@
+//! `roost serve`: plane, cluster and frontend, from start to drain.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use roost_cluster::{Cluster, ClusterConfig, Discovery, FileDiscovery, FileDiscoveryConfig, MemoryDiscovery};
+use roost_config::{DiscoveryBackend, DiscoveryOptions, NamespaceFilter, ProcessOptions, Serve};
+use roost_frontend::metrics::Metrics;
+use roost_frontend::{Frontend, Parts, PlaneRecovery};
+use roost_telemetry::Registry;
+use roost_wire::{Client, ListenerConfig, ResponseListener};
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::{banner, descriptors, settings, signals};
+
+/// Runs until a signal, then drains.
+pub(crate) fn run(options: Serve) -> Result<ExitCode> {
+    roost_telemetry::logging::init(&options.log.filter, settings::log_format(&options.log))?;
+    banner::show(&options.effective, &options.notices);
+    if let Some(target) = options.process.fd_limit_target {
+        descriptors::raise(target);
+    }
+    runtime(&options.process)?.block_on(async {
+        let shutdown = signals::shutdown()?;
+        let discovery = discovery(&options.discovery)?;
+        let (address, running) = start(&options, discovery, shutdown).await?;
+        tracing::info!(%address, "serving");
+        let drained = running.await;
+        Ok(if drained { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    })
+}
+
+/// The network runtime.
+pub(crate) fn runtime(options: &ProcessOptions) -> Result<tokio::runtime::Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.enable_all().thread_name("roost-io");
+    if let Some(threads) = options.worker_threads {
+        builder.worker_threads(threads);
+    }
+    if let Some(threads) = options.max_blocking_threads {
+        builder.max_blocking_threads(threads);
+    }
+    builder.build().context("cannot start the runtime")
+}
+
+/// Binds, connects everything, and returns the address with the running frontend; the future tells whether every
+/// answer could end.
+pub(crate) async fn start(
+    options: &Serve,
+    discovery: Arc<dyn Discovery>,
+    shutdown: CancellationToken,
+) -> Result<(SocketAddr, impl Future<Output = bool> + use<>)> {
+    let listener = bind(options)?;
+    let address = listener.local_addr()?;
+    let home = settings::response_address(&options.plane)?;
+    let responses = ResponseListener::bind(ListenerConfig {
+        bind: home,
+        backlog: options.plane.listen_backlog,
+        ..ListenerConfig::default()
+    })
+    .with_context(|| format!("cannot listen for workers on {home}"))?;
+    tracing::info!(address = %responses.address(), "workers call home here");
+    let client = Arc::new(Client::new(settings::client(&options.plane), responses));
+    let stop_cluster = CancellationToken::new();
+    let (cluster, updates) = Cluster::start(
+        cluster_config(options),
+        Arc::clone(&discovery),
+        Arc::new(PlaneRecovery::new(Arc::clone(&client))),
+        stop_cluster.clone(),
+    );
+    let registry = Registry::new(&options.metrics.prefix);
+    let metrics = Metrics::new(&registry, &crate::settings::metrics(&options.metrics))?;
+    let frontend =
+        Frontend::new(settings::frontend(options), Parts { client, cluster, updates, registry, metrics })
+            .context("cannot start the prepare threads")?;
+    let running = async move {
+        let drained = frontend.run(listener, shutdown).await;
+        stop_cluster.cancel();
+        drop(discovery);
+        drained
+    };
+    Ok((address, running))
+}
+
+fn bind(options: &Serve) -> Result<TcpListener> {
+    let address = SocketAddr::new(options.http.host, options.http.port);
+    let listen = || -> std::io::Result<TcpListener> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(i32::try_from(options.http.listen_backlog).unwrap_or(i32::MAX))?;
+        TcpListener::from_std(socket.into())
+    };
+    listen().with_context(|| format!("cannot listen on {address} (--http-host, --http-port)"))
+}
+
+/// The store that the options name.
+fn discovery(options: &DiscoveryOptions) -> Result<Arc<dyn Discovery>> {
+    Ok(match &options.backend {
+        DiscoveryBackend::Memory => MemoryDiscovery::new(),
+        DiscoveryBackend::File(root) => {
+            let config =
+                FileDiscoveryConfig { poll: options.poll_interval, ..FileDiscoveryConfig::new(root) };
+            FileDiscovery::open(config)
+                .with_context(|| format!("cannot use {} for discovery (DYN_FILE_KV)", root.display()))?
+        }
+    })
+}
+
+fn cluster_config(options: &Serve) -> ClusterConfig {
+    ClusterConfig {
+        namespaces: match &options.discovery.namespaces {
+            NamespaceFilter::All => roost_cluster::NamespaceFilter::All,
+            NamespaceFilter::Exact(name) => roost_cluster::NamespaceFilter::Exact(name.clone()),
+            NamespaceFilter::Prefix(prefix) => roost_cluster::NamespaceFilter::Prefix(prefix.clone()),
+        },
+        kv_events: options.router.kv_events,
+        ..ClusterConfig::default()
+    }
+}

@@ -1,0 +1,193 @@
+//! From the option table's words to each crate's own configuration. Nothing is decided here.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use roost_config as options;
+use roost_frontend as frontend;
+use roost_frontend::metrics::MetricsOptions;
+use roost_telemetry::buckets;
+
+/// A wait that is as good as none.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+pub(crate) fn frontend(o: &options::Serve) -> frontend::Config {
+    frontend::Config {
+        http: frontend::Http {
+            body_limit: usize::try_from(o.http.body_limit_bytes).unwrap_or(usize::MAX),
+            body_stall: o.limits.body_stall_timeout,
+            idle: o.limits.idle_timeout,
+            max_inflight: o.limits.max_inflight,
+            keep_alive: o.http.keep_alive_interval,
+            worker_silence: o.http.backend_stream_timeout,
+            overload_status: o.http.overload_status,
+            error_shape: match o.http.error_shape {
+                options::ErrorShape::Both => roost_openai::ErrorShape::Both,
+                options::ErrorShape::Openai => roost_openai::ErrorShape::OpenAi,
+                options::ErrorShape::Dynamo => roost_openai::ErrorShape::Dynamo,
+            },
+            fields: if o.http.strict_fields {
+                roost_openai::FieldPolicy::Refuse
+            } else {
+                roost_openai::FieldPolicy::Ignore
+            },
+            drain: o.http.graceful_shutdown_timeout,
+            ..frontend::Http::default()
+        },
+        prepare: frontend::Prepare {
+            threads: o.limits.prepare_threads,
+            queue: o.limits.prepare_queue,
+            ..frontend::Prepare::default()
+        },
+        route: frontend::Route {
+            router: router(&o.router),
+            kv_events: o.router.kv_events,
+            approximate_ttl: o.router.approximate_ttl,
+            block_size: o.router.block_size,
+            min_initial_workers: o.router.min_initial_workers,
+            seed: o.router.seed.unwrap_or_else(|| fastrand::u64(..)),
+            token_ids_as_bytes: o.plane.token_ids_as_bytes,
+            ..frontend::Route::default()
+        },
+        models: frontend::ModelSource {
+            name: o.model.name.clone(),
+            path: o.model.path.clone(),
+            cache_dir: card_cache(o.discovery.card_cache_dir.as_deref()),
+            backend: match o.tokenizer.backend {
+                options::TokenizerBackend::Fastokens => roost_tokenizer::Backend::Fast,
+                options::TokenizerBackend::Default => roost_tokenizer::Backend::Hf,
+            },
+            fallback: o.tokenizer.fallback,
+        },
+    }
+}
+
+fn card_cache(given: Option<&std::path::Path>) -> PathBuf {
+    given.map_or_else(|| std::env::temp_dir().join("roost-model-cards"), PathBuf::from)
+}
+
+fn router(o: &options::RouterOptions) -> roost_router::Config {
+    let mut quarantine = roost_router::QuarantineConfig::default();
+    match o.quarantine {
+        Some(first) => quarantine.first = first,
+        None => {
+            quarantine.first = Duration::ZERO;
+            quarantine.longest = Duration::ZERO;
+            quarantine.overloaded = Duration::ZERO;
+        }
+    }
+    roost_router::Config {
+        mode: match o.mode {
+            options::RouterMode::Kv => roost_router::Mode::Kv,
+            options::RouterMode::RoundRobin => roost_router::Mode::RoundRobin,
+            options::RouterMode::Random => roost_router::Mode::Random,
+            options::RouterMode::PowerOfTwo => roost_router::Mode::PowerOfTwo,
+            options::RouterMode::LeastLoaded => roost_router::Mode::LeastLoaded,
+            options::RouterMode::Direct => roost_router::Mode::Direct,
+        },
+        cost: roost_router::CostConfig {
+            overlap_credit: o.cost.overlap_credit,
+            credit_decay: o.cost.overlap_credit_decay,
+            prefill_scale: o.cost.prefill_load_scale,
+            request_weight: o.cost.decode_active_request_weight,
+            host_weight: o.cost.host_cache_hit_weight,
+            disk_weight: o.cost.disk_cache_hit_weight,
+            temperature: o.cost.temperature,
+            ..roost_router::CostConfig::default()
+        },
+        affinity: roost_router::AffinityConfig {
+            ttl: o.affinity.decode_ttl,
+            mode: match o.affinity.mode {
+                options::AffinityMode::Hard => roost_router::AffinityMode::Hard,
+                options::AffinityMode::Soft => roost_router::AffinityMode::Soft,
+            },
+            capacity: o.affinity.capacity,
+            ..roost_router::AffinityConfig::default()
+        },
+        busy: roost_router::BusyThresholds {
+            active_decode_blocks: o.busy.active_decode_blocks,
+            active_prefill_tokens: o.busy.active_prefill_tokens,
+            active_prefill_tokens_frac: o.busy.active_prefill_tokens_frac,
+        },
+        quarantine,
+        track_active_blocks: o.track_active_blocks,
+        track_output_blocks: o.track_output_blocks,
+        track_prefill_tokens: o.track_prefill_tokens,
+        assume_kv_reuse: o.assume_kv_reuse,
+        booking_expiry: o.active_request_expiry,
+        ..roost_router::Config::default()
+    }
+}
+
+pub(crate) fn client(o: &options::PlaneOptions) -> roost_wire::ClientConfig {
+    roost_wire::ClientConfig {
+        pool_size: o.pool_size,
+        channel_buffer: o.channel_buffer,
+        connect_timeout: o.connect_timeout,
+        connect_limit: o.global_connect_limit,
+        ack_timeout: o.request_timeout,
+        call_home_timeout: o.call_home_timeout,
+        prologue_timeout: o.prologue_timeout.unwrap_or(FOREVER),
+        max_message_bytes: o.max_message_bytes,
+        idle_ttl: o.host_idle_ttl,
+        ..roost_wire::ClientConfig::default()
+    }
+}
+
+/// The address workers call home to: as given (address or interface), else the one by which this host reaches the
+/// network, else loopback.
+pub(crate) fn response_address(o: &options::PlaneOptions) -> Result<SocketAddr> {
+    let host = match &o.response_host {
+        Some(host) => resolve(host)?,
+        None => outward().unwrap_or(IpAddr::from([127, 0, 0, 1])),
+    };
+    Ok(SocketAddr::new(host, o.response_port))
+}
+
+fn resolve(host: &str) -> Result<IpAddr> {
+    if let Ok(address) = host.parse() {
+        return Ok(address);
+    }
+    let interfaces = if_addrs::get_if_addrs().context("cannot list network interfaces")?;
+    let mut of_name: Vec<IpAddr> =
+        interfaces.into_iter().filter(|i| i.name == host).map(|i| i.ip()).collect();
+    of_name.sort_by_key(IpAddr::is_ipv6);
+    of_name.into_iter().next().with_context(|| {
+        format!("DYN_TCP_RESPONSE_STREAM_HOST={host} is neither an IP address nor a network interface of this host")
+    })
+}
+
+/// The local address of a route outwards. No packet is sent: connecting a datagram socket only picks a route.
+fn outward() -> Option<IpAddr> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    (!address.is_unspecified()).then_some(address)
+}
+
+pub(crate) fn log_format(o: &options::LogOptions) -> roost_telemetry::logging::Format {
+    match o.format {
+        options::LogFormat::Json => roost_telemetry::logging::Format::Json,
+        options::LogFormat::Console => roost_telemetry::logging::Format::Console { ansi: o.ansi },
+    }
+}
+
+/// Bucket sets: ours unless a range was asked for.
+pub(crate) fn metrics(o: &options::MetricsOptions) -> MetricsOptions {
+    let defaults = MetricsOptions::default();
+    let bounds = |range: &Option<options::HistogramRange>, default: Vec<f64>| match range {
+        Some(range) => buckets::logarithmic(range.min, range.max, range.count),
+        None => default,
+    };
+    MetricsOptions {
+        request_duration: bounds(&o.request_duration, defaults.request_duration),
+        time_to_first_token: bounds(&o.time_to_first_token, defaults.time_to_first_token),
+        inter_token_latency: bounds(&o.inter_token_latency, defaults.inter_token_latency),
+        input_sequence: bounds(&o.input_sequence, defaults.input_sequence),
+        output_sequence: bounds(&o.output_sequence, defaults.output_sequence),
+        router_id: fastrand::u64(1..1 << 53),
+        ..defaults
+    }
+}

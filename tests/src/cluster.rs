@@ -1,0 +1,296 @@
+//! A whole deployment in one process: frontend and workers on real sockets, every port chosen by the system.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use roost_cluster::{
+    Cluster as Feed, ClusterConfig, Discovery, FileDiscovery, FileDiscoveryConfig, MemoryDiscovery,
+};
+use roost_frontend::metrics::{Metrics, MetricsOptions};
+use roost_frontend::{Config, Frontend, ModelSource, Parts, PlaneRecovery};
+use roost_telemetry::Registry;
+use roost_wire::{Client, ClientConfig, ListenerConfig, ResponseListener};
+use roost_worker::{
+    Journal, MockConfig, MockEngine, MockTiming, ModelFiles, RunningWorker, ScriptBook, TextCodec,
+    WorkerConfig, WorkerServer,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::http::{PATIENCE, Request};
+
+/// Served name of the test model.
+pub const MODEL: &str = "tiny";
+
+/// A frontend with its workers.
+#[derive(Debug)]
+pub struct Cluster {
+    /// Where the frontend serves.
+    pub address: SocketAddr,
+    /// The workers, in the order they were started.
+    pub workers: Vec<RunningWorker>,
+    discovery: Arc<dyn Discovery>,
+    options: Options,
+    frontend: Option<RunningFrontend>,
+    _files: TempDir,
+}
+
+#[derive(Debug)]
+struct RunningFrontend {
+    shutdown: CancellationToken,
+    stop_cluster: CancellationToken,
+    task: JoinHandle<bool>,
+}
+
+/// What a cluster is to look like.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Aggregated workers.
+    pub workers: usize,
+    /// Scripts that answers follow when a prompt names one as `@@name@@`.
+    pub scripts: ScriptBook,
+    /// Frontend configuration.
+    pub config: Config,
+    /// Deadlines of the plane.
+    pub client: ClientConfig,
+    /// Tokens per KV block.
+    pub block_size: u32,
+    /// Data-parallel ranks per worker.
+    pub dp_size: u32,
+    /// Workers publish KV events.
+    pub kv_events: bool,
+    /// Timing of the engines.
+    pub timing: MockTiming,
+    /// Folder of a file store; memory discovery without one.
+    pub store: Option<PathBuf>,
+}
+
+impl Options {
+    /// `workers` aggregated workers, KV routing, affinity of 60 s, scripts of the public cases.
+    pub fn new(workers: usize) -> Self {
+        let scripts = std::fs::read_to_string(fixture("cases/fixtures/worker-scripts.json"))
+            .expect("the fixture is there");
+        let mut route = roost_frontend::Route { seed: 7, ..roost_frontend::Route::default() };
+        route.router.mode = roost_router::Mode::Kv;
+        route.router.affinity.ttl = Some(Duration::from_secs(60));
+        Options {
+            workers,
+            scripts: ScriptBook::from_json(&scripts).expect("the fixture is valid"),
+            config: Config {
+                http: roost_frontend::Http::default(),
+                prepare: roost_frontend::Prepare { threads: Some(1), ..roost_frontend::Prepare::default() },
+                route,
+                models: ModelSource {
+                    name: None,
+                    path: None,
+                    cache_dir: std::env::temp_dir().join("roost-tests-cards"),
+                    backend: roost_tokenizer::Backend::Fast,
+                    fallback: true,
+                },
+            },
+            client: ClientConfig::default(),
+            block_size: 16,
+            dp_size: 1,
+            kv_events: true,
+            timing: MockTiming::INSTANT,
+            store: None,
+        }
+    }
+
+    /// Changes the frontend's configuration.
+    #[must_use]
+    pub fn with(mut self, change: impl FnOnce(&mut Config)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    /// Starts it and waits until the model is served by every worker.
+    pub async fn start(self) -> Result<Cluster> {
+        let files = TempDir::new()?;
+        let discovery: Arc<dyn Discovery> = match &self.store {
+            None => MemoryDiscovery::new(),
+            Some(root) => FileDiscovery::open(FileDiscoveryConfig::new(root))?,
+        };
+        let mut cluster = Cluster {
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            workers: Vec::new(),
+            discovery,
+            options: self,
+            frontend: None,
+            _files: files,
+        };
+        cluster.start_frontend().await?;
+        for _ in 0..cluster.options.workers {
+            cluster.add_worker(MODEL).await?;
+        }
+        if cluster.options.workers > 0 {
+            cluster.wait_for_workers(MODEL, cluster.options.workers).await?;
+        }
+        Ok(cluster)
+    }
+}
+
+impl Cluster {
+    /// Starts one more worker for `model`.
+    pub async fn add_worker(&mut self, model: &str) -> Result<&RunningWorker> {
+        let dir = self._files.path().join("tiny-chatml");
+        copy_folder(&fixture("cases/fixtures/models/tiny-chatml"), &dir)?;
+        self.add_worker_with(model, ModelFiles::in_dir(dir)).await
+    }
+
+    /// Starts one more worker for `model` with files of its own.
+    pub async fn add_worker_with(&mut self, model: &str, files: ModelFiles) -> Result<&RunningWorker> {
+        let options = &self.options;
+        let codec = TextCodec::tiny_chat();
+        let engine = MockEngine::new(MockConfig {
+            block_size: options.block_size,
+            dp_size: options.dp_size,
+            kv_events: options.kv_events,
+            timing: options.timing,
+            scripts: options.scripts.clone(),
+            codec: Some(codec.clone()),
+            ..MockConfig::new(model, files)
+        });
+        let mut config = WorkerConfig::new(Arc::clone(&self.discovery));
+        config.codec_for_journal = Some(codec);
+        config.journal = Arc::new(Journal::new(100_000));
+        if !options.kv_events {
+            config.events = None;
+        }
+        let worker = WorkerServer::start(Arc::new(engine), config).await?;
+        self.workers.push(worker);
+        Ok(self.workers.last().expect("pushed above"))
+    }
+
+    /// Starts the frontend on a free port.
+    pub async fn start_frontend(&mut self) -> Result<()> {
+        let responses = ResponseListener::bind(ListenerConfig::default())?;
+        let client = Arc::new(Client::new(self.options.client.clone(), responses));
+        let stop_cluster = CancellationToken::new();
+        let (cluster, updates) = Feed::start(
+            ClusterConfig::default(),
+            Arc::clone(&self.discovery),
+            Arc::new(PlaneRecovery::new(Arc::clone(&client))),
+            stop_cluster.clone(),
+        );
+        let registry = Registry::default();
+        let metrics = Metrics::new(&registry, &MetricsOptions::default())?;
+        let frontend = Frontend::new(
+            self.options.config.clone(),
+            Parts { client, cluster, updates, registry, metrics },
+        )?;
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        self.address = listener.local_addr()?;
+        let shutdown = CancellationToken::new();
+        let task = tokio::spawn(frontend.run(listener, shutdown.clone()));
+        self.frontend = Some(RunningFrontend { shutdown, stop_cluster, task });
+        Ok(())
+    }
+
+    /// Ends the frontend; returns whether every answer could end.
+    pub async fn stop_frontend(&mut self) -> Result<bool> {
+        let frontend = self.frontend.take().context("no frontend runs")?;
+        frontend.shutdown.cancel();
+        let drained =
+            tokio::time::timeout(PATIENCE, frontend.task).await.context("the frontend does not end")??;
+        frontend.stop_cluster.cancel();
+        Ok(drained)
+    }
+
+    /// Waits until the frontend routes `model` to `count` workers.
+    pub async fn wait_for_workers(&self, model: &str, count: usize) -> Result<()> {
+        self.until(&format!("{count} workers of {model}"), async || {
+            let reply = self.get(&format!("/v1/models/{model}/ready")).send().await?;
+            let ready = reply.json()?;
+            Ok(reply.status == 200
+                && ready["namespaces"]["dynamo"]["worker_types"]["aggregated"]["workers"] == count)
+        })
+        .await
+    }
+
+    /// Waits until `condition` holds.
+    pub async fn until(&self, what: &str, condition: impl AsyncFn() -> Result<bool>) -> Result<()> {
+        let wait = async {
+            while !condition().await? {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(PATIENCE, wait).await.with_context(|| format!("never came: {what}"))?
+    }
+
+    /// A request with a JSON body.
+    pub fn post(&self, path: &str, body: &Value) -> Request {
+        Request::post(self.address, path, body)
+    }
+
+    /// A request without a body.
+    pub fn get(&self, path: &str) -> Request {
+        Request::get(self.address, path)
+    }
+
+    /// A unary chat of one user message.
+    pub fn chat(&self, content: &str) -> Request {
+        self.chat_body(&json!({"model": MODEL, "messages": [{"role": "user", "content": content}]}))
+    }
+
+    /// A chat with a body of its own; `worker_id` is asked for.
+    pub fn chat_body(&self, body: &Value) -> Request {
+        let mut body = body.clone();
+        body["nvext"]["extra_fields"] = json!(["worker_id"]);
+        self.post("/v1/chat/completions", &body)
+    }
+
+    /// The number of a worker by its id.
+    pub fn index_of(&self, id: u64) -> usize {
+        self.workers.iter().position(|worker| worker.id() == id).expect("answers come from these workers")
+    }
+
+    /// The value of a metric series, as exposed; `series` is the name with its labels.
+    pub async fn metric(&self, series: &str) -> Result<Option<f64>> {
+        let page = self.get("/metrics").send().await?.text();
+        let line = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        line.map(|value| value.parse().context("not a number")).transpose()
+    }
+
+    /// The sum over all series of a family whose labels contain `labels`.
+    pub async fn metric_sum(&self, family: &str, labels: &str) -> Result<f64> {
+        let page = self.get("/metrics").send().await?.text();
+        let mut sum = 0.0;
+        for line in page.lines() {
+            let Some(rest) = line.strip_prefix(family).filter(|rest| rest.starts_with(['{', ' '])) else {
+                continue;
+            };
+            if rest.contains(labels) {
+                sum += rest.rsplit(' ').next().unwrap_or_default().parse::<f64>()?;
+            }
+        }
+        Ok(sum)
+    }
+}
+
+/// The worker that answered, from `nvext`.
+pub fn worker_of(answer: &Value) -> u64 {
+    answer["nvext"]["worker_id"]["decode_worker_id"].as_u64().expect("worker_id was asked for")
+}
+
+/// A file or folder of the fixtures.
+pub fn fixture(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(path)
+}
+
+/// Copies the files of one folder.
+pub fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        std::fs::copy(entry.path(), to.join(entry.file_name()))?;
+    }
+    Ok(())
+}

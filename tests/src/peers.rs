@@ -1,0 +1,125 @@
+//! Live peers: an unmodified Dynamo frontend, mocker and bindings worker, started from their packages.
+
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+
+/// Where the peers are installed.
+#[derive(Debug, Clone)]
+pub struct Peers {
+    root: PathBuf,
+}
+
+/// A running peer; stopped when dropped.
+#[derive(Debug)]
+pub struct Peer {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Peers {
+    /// The installation of `$ROOST_PEERS` (or its default); `None`, with the reason printed, when there is none.
+    #[expect(clippy::disallowed_methods, reason = "where a test finds its peers is no option of the product")]
+    pub fn find() -> Option<Self> {
+        let root = match std::env::var_os("ROOST_PEERS") {
+            Some(root) => PathBuf::from(root),
+            None => std::env::home_dir()?.join(".cache/roost-peers"),
+        };
+        for needed in ["venv/bin/python", "model/tokenizer.json"] {
+            if !root.join(needed).is_file() {
+                println!("skipped: no {needed} under {} (see the README)", root.display());
+                return None;
+            }
+        }
+        Some(Peers { root })
+    }
+
+    /// A model folder: the Qwen3 tokenizer and template, no weights.
+    pub fn model(&self) -> PathBuf {
+        self.root.join("model")
+    }
+
+    /// Starts `dynamo.mocker`.
+    pub fn mocker(&self, store: &Path, arguments: &[&str]) -> Result<Peer> {
+        let model = self.model();
+        self.start(
+            "dynamo_mocker.sh",
+            store,
+            &[model.as_os_str().to_str().context("path")?],
+            arguments,
+            "mocker",
+        )
+    }
+
+    /// Starts the worker on the official bindings that answers like `dynamo.sglang`.
+    pub fn bindings_worker(&self, store: &Path, arguments: &[&str]) -> Result<Peer> {
+        let model = self.model();
+        self.start(
+            "dynamo_worker.sh",
+            store,
+            &[model.as_os_str().to_str().context("path")?],
+            arguments,
+            "worker",
+        )
+    }
+
+    /// Starts `dynamo.frontend` and returns where it will serve.
+    pub fn frontend(&self, store: &Path, arguments: &[&str]) -> Result<(Peer, SocketAddr)> {
+        // The port is free now; the peer binds it a second later.
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let port = address.port().to_string();
+        Ok((self.start("dynamo_frontend.sh", store, &[&port], arguments, "frontend")?, address))
+    }
+
+    fn start(
+        &self,
+        script: &str,
+        store: &Path,
+        fixed: &[&str],
+        arguments: &[&str],
+        name: &str,
+    ) -> Result<Peer> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(script);
+        let number = std::fs::read_dir(store.parent().context("the store has a folder of its own")?)?.count();
+        let log = store.with_file_name(format!("{name}-{number}.log"));
+        let output = File::create(&log)?;
+        let child = Command::new("bash")
+            .arg(&script)
+            .arg(self.root.join("venv"))
+            .arg(store)
+            .args(fixed)
+            .args(arguments)
+            .env("HOME", store.with_file_name(format!("home-{name}-{number}")))
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+            .with_context(|| format!("cannot start {}", script.display()))?;
+        Ok(Peer { child, log })
+    }
+}
+
+impl Peer {
+    /// Everything it has printed.
+    pub fn output(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Ends it without a word, as `kill -9` does.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _already = self.child.kill();
+        let _status = self.child.wait();
+    }
+}

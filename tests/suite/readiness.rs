@@ -1,0 +1,97 @@
+//! C-DSC-01: a model is listed only when it can be served, and one broken card costs nobody else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use roost_tests::{Cluster, Options, copy_folder, fixture};
+use roost_worker::ModelFiles;
+use serde_json::json;
+use tempfile::TempDir;
+
+const MODELS: [&str; 3] = ["one", "two", "three"];
+
+async fn listed(cluster: &Cluster) -> Result<Vec<String>> {
+    let list = cluster.get("/v1/models").send().await?.json()?;
+    Ok(list["data"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|m| Some(m["id"].as_str()?.to_owned()))
+        .collect())
+}
+
+#[tokio::test]
+async fn c_dsc_01_listed_means_servable() -> Result<()> {
+    let mut cluster = Options::new(0).start().await?;
+    let health = cluster.get("/health").send().await?;
+    assert_eq!(
+        (health.status, &health.json()?["status"]),
+        (503, &json!("not_ready")),
+        "nothing to serve yet"
+    );
+
+    // From the first listing on, every request is answered 200: polled from the start, while workers come.
+    let stop = Arc::new(AtomicBool::new(false));
+    let poller = tokio::spawn(poll(cluster.address, Arc::clone(&stop)));
+    let broken = TempDir::new()?;
+    copy_folder(&fixture("cases/fixtures/models/tiny-chatml"), broken.path())?;
+    let files = ModelFiles::in_dir(broken.path());
+    for (n, model) in MODELS.iter().cycle().take(6).enumerate() {
+        cluster.add_worker(model).await?;
+        if n == 0 {
+            // Its card names a tokenizer that is gone by the time it is read.
+            let tokenizer = files.tokenizer.clone();
+            cluster.add_worker_with("broken", files.clone()).await?;
+            std::fs::remove_file(tokenizer)?;
+        }
+    }
+    for model in MODELS {
+        cluster.wait_for_workers(model, 2).await?;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let served = poller.await??;
+    assert!(served > 0, "the poller has seen models");
+    assert_eq!(cluster.get("/health").send().await?.status, 200);
+    let broken = cluster.post("/v1/chat/completions", &chat("broken")).send().await?;
+    assert!([404, 503, 200].contains(&broken.status), "{}", broken.text());
+
+    for restart in 0..20 {
+        assert!(cluster.stop_frontend().await?);
+        cluster.start_frontend().await?;
+        cluster
+            .until("all models are back", async || {
+                let listed = listed(&cluster).await?;
+                Ok(MODELS.iter().all(|model| listed.iter().any(|l| l == model)))
+            })
+            .await?;
+        for model in MODELS {
+            let reply = cluster.post("/v1/chat/completions", &chat(model)).send().await?;
+            assert_eq!(reply.status, 200, "restart {restart}: {}", reply.text());
+        }
+    }
+    Ok(())
+}
+
+fn chat(model: &str) -> serde_json::Value {
+    json!({"model": model, "messages": [{"role": "user", "content": "@@hello@@"}]})
+}
+
+/// Asks for every listed model; returns how many answers there were.
+async fn poll(address: std::net::SocketAddr, stop: Arc<AtomicBool>) -> Result<usize> {
+    let mut served = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let list = roost_tests::Request::get(address, "/v1/models").send().await?.json()?;
+        let health = roost_tests::Request::get(address, "/health").send().await?.status;
+        for model in list["data"].as_array().into_iter().flatten() {
+            assert_eq!(health, 200, "a model is listed, so the process is ready");
+            let id = model["id"].as_str().unwrap_or_default();
+            let reply = roost_tests::Request::post(address, "/v1/chat/completions", &chat(id)).send().await?;
+            assert_eq!(reply.status, 200, "{id} was listed: {}", reply.text());
+            served += 1;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(served)
+}
