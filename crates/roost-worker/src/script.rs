@@ -1,7 +1,11 @@
 //! Scripted answers: what a mock engine says, when, and how it fails.
 //!
-//! A prompt chooses its script by name: the last `@@name@@` in it that is in the book.
+//! A prompt chooses its script by name: the last `@@name@@` in it that is in the book. A book may also let
+//! prompts bring their own: see [`ScriptBook::with_directives`].
 
+mod directive;
+
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -19,9 +23,12 @@ pub enum ScriptError {
 }
 
 /// Scripts by name.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(transparent)]
-pub struct ScriptBook(BTreeMap<String, Script>);
+#[derive(Debug, Clone, Default)]
+pub struct ScriptBook {
+    scripts: BTreeMap<String, Script>,
+    directives: bool,
+    fallback: Option<Script>,
+}
 
 /// The steps of one scripted answer, in order.
 ///
@@ -49,9 +56,13 @@ pub struct Step {
     pub text_repeat: Option<(String, usize)>,
     /// Token ids to emit in one item, or to put on the item of `finish`.
     pub ids: Option<Vec<u32>>,
-    /// Tokens per item of `text` and `text_repeat`; all in one by default.
+    /// Tokens per item of what is said; all in one by default.
     pub per: Option<usize>,
-    /// Pause between the items of `text` and `text_repeat`.
+    /// Say at most this many tokens.
+    pub at_most: Option<usize>,
+    /// Say everything this many times, as that many choices; also `finish` is repeated.
+    pub choices: Option<u32>,
+    /// Pause between the items of what is said.
     #[serde(deserialize_with = "seconds", rename = "gap_s")]
     pub gap: Option<Duration>,
     /// Log probability to attach to every token of this step.
@@ -79,35 +90,61 @@ pub struct Step {
 impl ScriptBook {
     /// Reads a book from JSON: `{"name": [step, …], …}`.
     pub fn from_json(json: &str) -> Result<Self, ScriptError> {
-        Ok(serde_json::from_str(json)?)
+        Ok(Self { scripts: serde_json::from_str(json)?, ..Self::default() })
+    }
+
+    /// Also obeys prompts that say what to answer: the last `@@{"out": "text", …}@@`.
+    ///
+    /// Keys: `out` or `ids`; `chunk`, tokens per item (1); `nidx`, number of choices; `finish`, the reason
+    /// (`stop`); `usage`, an object to send with it; `raise` and `msg`, an error before the first item;
+    /// `raiseat`, an error after that many tokens; `delay`, seconds between items; `hang`, seconds before
+    /// the first; `exit`. Unknown directives are not obeyed.
+    #[must_use]
+    pub fn with_directives(mut self) -> Self {
+        self.directives = true;
+        self
+    }
+
+    /// Answers with `script` when the prompt chooses none.
+    #[must_use]
+    pub fn with_fallback(mut self, script: Script) -> Self {
+        self.fallback = Some(script);
+        self
     }
 
     /// Adds or replaces one script.
     pub fn insert(&mut self, name: impl Into<String>, script: Script) {
-        self.0.insert(name.into(), script);
+        self.scripts.insert(name.into(), script);
     }
 
     /// Looks a script up by name.
     pub fn get(&self, name: &str) -> Option<&Script> {
-        self.0.get(name)
+        self.scripts.get(name)
     }
 
     /// Number of scripts.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.scripts.len()
     }
 
-    /// Whether there is no script.
+    /// Whether no prompt can choose a script.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.scripts.is_empty() && !self.directives && self.fallback.is_none()
     }
 
-    /// The script that a prompt asks for: the last `@@name@@` that names one.
-    pub fn select(&self, prompt: &str) -> Option<&Script> {
+    /// The script that a prompt asks for: its last directive, if directives are obeyed, else the last
+    /// `@@name@@` that names one, else the fallback.
+    pub fn select(&self, prompt: &str) -> Option<Cow<'_, Script>> {
+        let directive = self.directives.then(|| directive::last(prompt)).flatten();
+        let named = || self.named(prompt).or(self.fallback.as_ref()).map(Cow::Borrowed);
+        directive.map(Cow::Owned).or_else(named)
+    }
+
+    fn named(&self, prompt: &str) -> Option<&Script> {
         let mut marks: Vec<usize> = prompt.match_indices("@@").map(|(at, _)| at).collect();
         while let Some(end) = marks.pop() {
             if let Some(&start) = marks.last()
-                && let Some(script) = prompt.get(start + 2..end).and_then(|name| self.0.get(name))
+                && let Some(script) = prompt.get(start + 2..end).and_then(|name| self.scripts.get(name))
             {
                 return Some(script);
             }

@@ -24,11 +24,11 @@ pub(super) struct Generation {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Act {
     Pause(Duration),
-    Emit { ids: Vec<u32>, logprob: Option<f64> },
+    Emit { index: u32, ids: Vec<u32>, logprob: Option<f64> },
     Raw(Box<EngineOutput>),
     Fail(EngineError),
     Exit,
-    Finish { reason: FinishReason, ids: Vec<u32>, cached: Option<u64>, usage: bool },
+    Finish { choices: u32, reason: FinishReason, ids: Vec<u32>, cached: Option<u64>, usage: bool },
 }
 
 /// The most tokens a request may generate: its own limit or the default, within the context.
@@ -107,6 +107,9 @@ pub(super) fn compile(
             acts.push(Act::Pause(pause));
         }
         if role != Role::Prefill && !say(step, codec, &mut left, &mut acts)? {
+            let usage = script.steps_for(role).all(|step| step.usage.unwrap_or(true));
+            let (choices, reason) = (step.choices.unwrap_or(1), FinishReason::Length);
+            acts.push(Act::Finish { choices, reason, ids: Vec::new(), cached: None, usage });
             return Ok(acts);
         }
         if let Some(text) = &step.raise {
@@ -125,6 +128,7 @@ pub(super) fn compile(
             && role != Role::Prefill
         {
             acts.push(Act::Finish {
+                choices: step.choices.unwrap_or(1),
                 reason: parse(Value::String(reason.clone()))?,
                 ids: step.ids.clone().unwrap_or_default(),
                 cached: step.cached,
@@ -141,7 +145,7 @@ pub(super) fn reserved_tokens(acts: &[Act]) -> usize {
     said.sum::<usize>().min(RESERVED_SCRIPT_TOKENS)
 }
 
-/// Adds what a step says; false when the token limit ended the answer.
+/// Adds what a step says; false when it reaches the token limit, which ends the answer.
 fn say(step: &Step, codec: &TextCodec, left: &mut usize, acts: &mut Vec<Act>) -> Result<bool, EngineError> {
     let mut ids = step.text.as_deref().map(|text| codec.encode(text)).unwrap_or_default();
     if let Some((text, times)) = &step.text_repeat {
@@ -150,7 +154,8 @@ fn say(step: &Step, codec: &TextCodec, left: &mut usize, acts: &mut Vec<Act>) ->
     if let (Some(more), None) = (&step.ids, &step.finish) {
         ids.extend(more);
     }
-    let cut = ids.len() > *left;
+    ids.truncate(step.at_most.unwrap_or(usize::MAX));
+    let cut = !ids.is_empty() && ids.len() >= *left;
     ids.truncate(*left);
     *left -= ids.len();
     let per = step.per.unwrap_or(ids.len()).max(1);
@@ -158,10 +163,10 @@ fn say(step: &Step, codec: &TextCodec, left: &mut usize, acts: &mut Vec<Act>) ->
         if let Some(gap) = step.gap.filter(|_| number > 0) {
             acts.push(Act::Pause(gap));
         }
-        acts.push(Act::Emit { ids: ids.to_vec(), logprob: step.logprobs });
+        let choice = |index| Act::Emit { index, ids: ids.to_vec(), logprob: step.logprobs };
+        acts.extend((0..step.choices.unwrap_or(1)).map(choice));
     }
     if cut {
-        acts.push(Act::Finish { reason: FinishReason::Length, ids: Vec::new(), cached: None, usage: true });
         return Ok(false);
     }
     if let Some(raw) = &step.raw {

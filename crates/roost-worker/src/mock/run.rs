@@ -1,5 +1,6 @@
 //! The life of one request: queued, prefilled, generated.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -110,7 +111,7 @@ impl Run<'_> {
     fn script(&self) -> Option<Script> {
         let config = &self.shared.config;
         let codec = config.codec.as_ref().filter(|_| !config.scripts.is_empty())?;
-        config.scripts.select(&codec.decode(&self.request.token_ids)).cloned()
+        config.scripts.select(&codec.decode(&self.request.token_ids)).map(Cow::into_owned)
     }
 
     fn compile(&self, script: &Script) -> Result<Vec<Act>, EngineError> {
@@ -230,24 +231,29 @@ impl Run<'_> {
         let mut sent = 0;
         for act in acts {
             match act {
-                Act::Emit { ids, logprob } => {
-                    sequence.generated(&ids);
+                Act::Emit { index, ids, logprob } => {
+                    if index == 0 {
+                        sequence.generated(&ids);
+                    }
                     sent += ids.len();
-                    let mut output = items::tokens(0, &ids);
-                    items::add_logprobs(&mut output, self.request, config.codec.as_ref());
+                    let mut output = items::tokens(index, &ids);
+                    items::add_logprobs(&mut output, self.request, None);
                     if let Some(logprob) = logprob {
                         output.log_probs = Some(vec![logprob; ids.len()]);
                     }
                     self.send(output).await?;
                 }
                 Act::Raw(output) => self.send(*output).await?,
-                Act::Finish { reason, ids, cached, usage } => {
+                Act::Finish { choices, reason, ids, cached, usage } => {
                     sent += ids.len();
-                    let mut output = items::tokens(0, &ids);
-                    output.finish_reason = Some(reason);
                     let cached = cached.unwrap_or(simulated);
-                    output.completion_usage = usage.then(|| items::usage(prompt, sent, cached));
-                    return self.send(output).await;
+                    for index in 0..choices {
+                        let mut output = items::tokens(index, &ids);
+                        output.finish_reason = Some(reason.clone());
+                        output.completion_usage = usage.then(|| items::usage(prompt, sent, cached));
+                        self.send(output).await?;
+                    }
+                    return Ok(());
                 }
                 act => self.disturb(act).await?,
             }

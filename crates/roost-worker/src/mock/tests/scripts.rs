@@ -43,8 +43,43 @@ async fn usage_is_as_the_script_says() {
     assert_eq!(cached(&items), Some(16));
     let usage = items.last().unwrap().completion_usage.as_ref().unwrap();
     assert_eq!((usage.prompt_tokens, usage.completion_tokens), (10, 3));
-    let items = answer(&scripted(), unlimited("@@nousage@@")).await.unwrap();
-    assert!(items.iter().all(|item| item.completion_usage.is_none()));
+    for wanted in [unlimited("@@nousage@@"), request("@@nousage@@", 2)] {
+        let items = answer(&scripted(), wanted).await.unwrap();
+        assert!(items.iter().all(|item| item.completion_usage.is_none()));
+    }
+}
+
+#[tokio::test]
+async fn prompts_may_spell_out_their_answer() {
+    let engine = engine(|config| {
+        let book = ScriptBook::from_json(BOOK).unwrap();
+        config.scripts = book.with_directives().with_fallback(Script::say("Hello world"));
+    });
+    let ask = |prompt: &str| answer(&engine, unlimited(prompt));
+    let items = ask(r#"@@{"out": "}@@ab", "chunk": 2}@@ tail"#).await.unwrap();
+    let said: Vec<Vec<u32>> = items.iter().map(|item| item.token_ids.to_vec()).collect();
+    assert_eq!(said, ["}@", "@a", "b", ""].map(|text| text.bytes().map(u32::from).collect::<Vec<_>>()));
+    assert_eq!((finish(&items), cached(&items)), (Some(FinishReason::Stop), None));
+
+    let items = ask(r#"@@{"ids": [1, 2], "nidx": 2, "finish": "length"}@@"#).await.unwrap();
+    let said: Vec<(Option<u32>, Vec<u32>)> =
+        items.iter().map(|item| (item.index, item.token_ids.to_vec())).collect();
+    let expected = [(0, vec![1]), (1, vec![1]), (0, vec![2]), (1, vec![2]), (0, vec![]), (1, vec![])];
+    assert_eq!(said, expected.map(|(index, ids)| (Some(index), ids)));
+    assert_eq!(finish(&items), Some(FinishReason::Length));
+
+    let usage = r#"{"prompt_tokens": 11, "completion_tokens": 2, "total_tokens": 13, "prompt_tokens_details": {"cached_tokens": 8}}"#;
+    assert_eq!(cached(&ask(&format!(r#"@@{{"out": "Hi", "usage": {usage}}}@@"#)).await.unwrap()), Some(8));
+
+    let rejected = ask(r#"@@{"raise": "ValueError", "msg": "bad thing"}@@"#).await;
+    assert_eq!(rejected, Err(EngineError::Rejected("bad thing".into())));
+    let failed = ask(r#"@@{"raise": "RuntimeError", "msg": "bad thing"}@@"#).await;
+    assert_eq!(failed, Err(EngineError::Failed("bad thing".into())));
+    let mid = ask(r#"@@{"out": "one two", "raiseat": 3}@@"#).await;
+    assert_eq!(mid, Err(EngineError::Failed("mid-stream boom".into())));
+
+    assert_eq!(ids(&ask("@@hello@@").await.unwrap()).len(), 5, "names still work");
+    assert_eq!(ids(&ask(r#"@@{"tuo": "x"}@@"#).await.unwrap()).len(), 11, "the fallback answers");
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,7 +136,13 @@ async fn the_token_limit_cuts_a_script() {
     let items = answer(&scripted(), request("@@hello@@", 3)).await.unwrap();
     assert_eq!((ids(&items), finish(&items)), (vec![104, 101, 108], Some(FinishReason::Length)));
     let exact = answer(&scripted(), request("@@hello@@", 5)).await.unwrap();
-    assert_eq!((ids(&exact).len(), finish(&exact)), (5, Some(FinishReason::Stop)));
+    assert_eq!(
+        (ids(&exact).len(), finish(&exact)),
+        (5, Some(FinishReason::Length)),
+        "no token is left to stop with"
+    );
+    let roomy = answer(&scripted(), request("@@hello@@", 6)).await.unwrap();
+    assert_eq!((ids(&roomy).len(), finish(&roomy)), (5, Some(FinishReason::Stop)));
 }
 
 #[tokio::test]
