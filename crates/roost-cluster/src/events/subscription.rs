@@ -18,6 +18,8 @@ use crate::zmtp::{Connection, ZmtpError};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Failures in a row before a warning. A worker that leaves closes its publisher a moment before discovery tells.
+const FAILURES_TO_WARN: u32 = 3;
 
 /// What to subscribe to, and whom to tell.
 #[derive(Debug)]
@@ -53,16 +55,18 @@ impl Subscription {
     /// Runs until the receiver of `out` is gone or the task is dropped.
     pub(crate) async fn run(self) {
         let mut pause = FIRST_PAUSE;
-        let mut complained = false;
+        let mut failures = 0;
         loop {
             let begin = Instant::now();
-            match self.session(&mut complained).await {
+            match self.session(&mut failures).await {
                 Ok(()) => return,
                 Err(error) => {
-                    if !complained {
-                        tracing::warn!(endpoint = self.endpoint, topic = self.topic.as_str(), %error,
-                            "event publisher is not reachable; trying again");
-                        complained = true;
+                    failures += 1;
+                    let (endpoint, topic) = (&self.endpoint, self.topic.as_str());
+                    if failures == FAILURES_TO_WARN {
+                        tracing::warn!(endpoint, topic, %error, "event publisher is not reachable; trying again");
+                    } else {
+                        tracing::debug!(endpoint, topic, %error, "event publisher is not reachable; trying again");
                     }
                 }
             }
@@ -73,10 +77,10 @@ impl Subscription {
     }
 
     /// One connection, to its end. `Ok` means that nobody listens any more.
-    async fn session(&self, complained: &mut bool) -> Result<(), ZmtpError> {
+    async fn session(&self, failures: &mut u32) -> Result<(), ZmtpError> {
         let mut connection = Connection::subscribe(&self.endpoint, self.topic.as_str()).await?;
         tracing::debug!(endpoint = self.endpoint, topic = self.topic.as_str(), "subscribed");
-        *complained = false;
+        *failures = 0;
         if self.tell(Signal::Connected).await.is_err() {
             return Ok(());
         }
