@@ -74,14 +74,16 @@ pub struct Options {
 impl Options {
     /// `workers` aggregated workers, KV routing, affinity of 60 s, scripts of the public cases.
     pub fn new(workers: usize) -> Self {
-        let scripts = std::fs::read_to_string(fixture("cases/fixtures/worker-scripts.json"))
-            .expect("the fixture is there");
+        let scripts =
+            std::fs::read(fixture("cases/fixtures/worker-scripts.json")).expect("the fixture is there");
+        let mut scripts: Value = serde_json::from_slice(&scripts).expect("the fixture is valid");
+        scripts["refuse"] = json!([{"raise_invalid": "not acceptable"}]);
         let mut route = roost_frontend::Route { seed: 7, ..roost_frontend::Route::default() };
         route.router.mode = roost_router::Mode::Kv;
         route.router.affinity.ttl = Some(Duration::from_secs(60));
         Options {
             workers,
-            scripts: ScriptBook::from_json(&scripts).expect("the fixture is valid"),
+            scripts: ScriptBook::from_json(&scripts.to_string()).expect("the fixture is valid"),
             config: Config {
                 http: roost_frontend::Http::default(),
                 prepare: roost_frontend::Prepare { threads: Some(1), ..roost_frontend::Prepare::default() },

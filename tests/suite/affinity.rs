@@ -44,7 +44,7 @@ async fn kv_events_raise_the_overlap() -> Result<()> {
     let home = worker_of(&first);
     cluster
         .until("the index holds the prompt", async || {
-            Ok(cluster.metric_sum("roost_kv_index_blocks", "").await? > 50.0)
+            Ok(cluster.metric_sum("roost_index_blocks", "").await? > 50.0)
         })
         .await?;
     // No session: only the cache can lead it there.

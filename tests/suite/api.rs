@@ -196,7 +196,7 @@ async fn request_ids_are_echoed_and_unknown_members_ignored() -> Result<()> {
     let body = json!({"model": MODEL, "rid": "x", "messages": [{"role": "user", "content": "@@hello@@"}]});
     let reply = cluster.post("/v1/chat/completions", &body).header("x-request-id", "r-1").send().await?;
     assert_eq!((reply.status, reply.header("x-request-id")), (200, Some("r-1")));
-    assert_eq!(cluster.metric("roost_ignored_request_fields_total").await?, Some(1.0));
+    assert_eq!(cluster.metric("roost_ignored_fields_total").await?, Some(1.0));
     Ok(())
 }
 

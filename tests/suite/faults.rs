@@ -21,18 +21,18 @@ async fn before_the_first_token_another_worker_takes_over() -> Result<()> {
         Fault::CloseAfter(0),
     ] {
         let cluster = options.clone().start().await?;
-        // Whichever worker is chosen first misbehaves; the other one then does not.
-        for worker in &cluster.workers {
-            worker.faults().next(fault.clone());
-        }
-        let pinned = cluster
-            .chat("@@hello@@ to clear one")
-            .header("x-dynamo-worker-instance-id", &cluster.workers[1].id().to_string());
-        let refused = pinned.send().await?;
-        assert!(refused.status >= 500, "a pin leaves nothing to try: {fault:?} {}", refused.text());
-        let answer = cluster.chat("@@hello@@").session("s").send().await?;
+        let first = cluster.chat("@@hello@@").session("s").send().await?.json()?;
+        let home = cluster.index_of(worker_of(&first));
+        cluster.workers[home].faults().next(fault.clone());
+        let answer = cluster.chat("@@hello@@ again").session("s").send().await?;
         assert_eq!(answer.status, 200, "{fault:?}: {}", answer.text());
-        assert_eq!(cluster.index_of(worker_of(&answer.json()?)), 1, "{fault:?}");
+        assert_eq!(cluster.index_of(worker_of(&answer.json()?)), 1 - home, "{fault:?}");
+        assert!(cluster.metric_sum("roost_affinity_rebinds_total", "").await? >= 1.0, "{fault:?}");
+        // A pin leaves nothing else to try.
+        cluster.workers[1 - home].faults().next(fault.clone());
+        let id = cluster.workers[1 - home].id().to_string();
+        let refused = cluster.chat("@@hello@@").header("x-dynamo-worker-instance-id", &id).send().await?;
+        assert!(refused.status >= 500, "{fault:?} {}", refused.text());
     }
     Ok(())
 }

@@ -13,6 +13,9 @@ const MODEL: &str = "wire-model";
 /// A frontend of ours on a file store that peers share.
 async fn ours(folder: &TempDir) -> Result<Cluster> {
     let mut options = Options::new(0);
+    // Slow enough that an answer of thousands of tokens can be left.
+    options.timing.itl = Duration::from_millis(2);
+    options.timing.speed = 1.0;
     options.store = Some(folder.path().join("store"));
     options.config.models.cache_dir = folder.path().join("cards");
     options.start().await
@@ -72,7 +75,7 @@ async fn our_frontend_serves_two_dynamo_mockers() -> Result<()> {
     let there = worker_of(&chat(&cluster, &long, json!({})).send().await?.json()?);
     cluster
         .until("the index holds the prompt", async || {
-            Ok(cluster.metric_sum("roost_kv_index_blocks", "").await? > 30.0)
+            Ok(cluster.metric_sum("roost_index_blocks", "").await? > 30.0)
         })
         .await?;
     for n in 0..4 {
@@ -120,7 +123,8 @@ async fn our_frontend_serves_a_worker_on_the_official_bindings() -> Result<()> {
     let folder = TempDir::new()?;
     let store = folder.path().join("store");
     let cluster = ours(&folder).await?;
-    let worker = peers.bindings_worker(&store, &["--kv-events", "--dp-size", "2"])?;
+    let worker =
+        peers.bindings_worker(&store, &["--kv-events", "--dp-size", "2", "--reply-ids", "9707,1879"])?;
     ready(&cluster, 1, &[&worker]).await?;
 
     let unary = chat(&cluster, "hello there", json!({})).send().await?.json()?;
@@ -136,10 +140,10 @@ async fn our_frontend_serves_a_worker_on_the_official_bindings() -> Result<()> {
     ranks.sort_unstable();
     ranks.dedup();
     assert_eq!(ranks, [0, 1]);
+    let long = "long enough for some blocks of sixteen tokens. ".repeat(20);
+    assert_eq!(chat(&cluster, &long, json!({})).send().await?.status, 200);
     cluster
-        .until("its KV events arrive", async || {
-            Ok(cluster.metric_sum("roost_kv_index_blocks", "").await? > 0.0)
-        })
+        .until("its KV events arrive", async || Ok(cluster.metric_sum("roost_index_blocks", "").await? > 0.0))
         .await?;
 
     // Faults on demand, each with its status; the worker is not blamed for what it says itself.
@@ -175,8 +179,10 @@ async fn our_worker_serves_an_unmodified_dynamo_frontend() -> Result<()> {
     }
     let arguments = ["--router-mode", "kv", "--router-session-affinity-ttl-secs", "3600"];
     let (frontend, address) = peers.frontend(&store, &arguments)?;
-    let models = || Request::get(address, "/v1/models").send();
-    let listed = async || Ok(models().await.is_ok_and(|reply| reply.text().contains(MODEL)));
+    let listed = async || {
+        let reply = Request::get(address, "/v1/models").send().await;
+        Ok(reply.is_ok_and(|reply| reply.text().contains(MODEL)))
+    };
     let came = cluster.until("the peer lists our model", listed).await;
     assert!(came.is_ok(), "{}", frontend.output());
 
@@ -219,7 +225,8 @@ async fn our_worker_serves_an_unmodified_dynamo_frontend() -> Result<()> {
     let mut leaving = Request::post(
         address,
         "/v1/chat/completions",
-        &json!({"model": MODEL, "stream": true, "messages": [{"role": "user", "content": "@@drip@@"}]}),
+        &json!({"model": MODEL, "stream": true, "max_tokens": 10_000, "ignore_eos": true,
+            "messages": [{"role": "user", "content": "leave"}]}),
     )
     .stream()
     .await?;

@@ -95,7 +95,7 @@ async fn load(source: &ModelSource, info: &WorkerInfo) -> Result<Assets, String>
 
 /// The files that decide on the template, as paths here.
 async fn template_files(files: &CardFiles, card: &ModelCard) -> Result<TemplateFiles, FilesError> {
-    let mut found = TemplateFiles::default();
+    let mut found = TemplateFiles { model_name: card.display_name.clone(), ..TemplateFiles::default() };
     if let Some(file) = &card.chat_template_file {
         let path = files.fetch(file.file()).await?;
         match file {
@@ -121,11 +121,18 @@ fn build(source: &ModelSource, files: &LoadedFiles, template: &TemplateFiles) ->
         None => return Err("the card names no tokenizer file".into()),
     };
     let tokenizer = Tokenizer::load(path, source.backend, source.fallback).map_err(|e| e.to_string())?;
-    let template = match ChatTemplate::from_files(template) {
-        Ok(template) => Some(template),
-        Err(LoadError::Missing) => None,
-        Err(error) => return Err(error.to_string()),
-    };
+    let template = ChatTemplate::from_files(template).map_err(|error| {
+        tracing::warn!(%error, "the model has no usable chat template; only raw prompts are served");
+        match error {
+            LoadError::Missing => {
+                "The model has no chat template; send the prompt to /v1/completions.".to_owned()
+            }
+            LoadError::Syntax { .. } => error.to_string(),
+            LoadError::Read { .. } | LoadError::Json { .. } => {
+                "The model's chat template cannot be read.".to_owned()
+            }
+        }
+    });
     let eos = eos_ids(files.generation_config.as_ref(), files.config.as_ref());
     Ok(Assets { tokenizer, template, eos })
 }

@@ -65,8 +65,8 @@ pub(crate) struct Model {
 pub(crate) struct Assets {
     /// Encoder and decoder.
     pub(crate) tokenizer: Tokenizer,
-    /// Chat template; `None` when the model ships none.
-    pub(crate) template: Option<ChatTemplate>,
+    /// Chat template, or why there is none: such a model still completes raw prompts.
+    pub(crate) template: Result<ChatTemplate, String>,
     /// End-of-sequence ids.
     pub(crate) eos: Vec<u32>,
 }

@@ -12,7 +12,7 @@ use roost_openai::{
 };
 use roost_router::Pin;
 use roost_template::{RenderInput, ThinkingControls};
-use roost_tokenizer::{Segment, StopIds, StopScanner};
+use roost_tokenizer::{Segment, StopIds, StopScanner, without_nul};
 use roost_wire::message::{
     AgentContext, EngineRequest, GuidedDecoding, OutputOptions, Routing, SamplingOptions, StopConditions,
 };
@@ -143,7 +143,8 @@ fn completion(shared: &Shared, body: &Bytes, session: Session, received: Instant
         (None, Prompt::Ids(ids)) => known_ids(&model, ids.clone(), "prompt"),
         (None, Prompt::Text(text)) => {
             let started = Instant::now();
-            let ids = model.assets.tokenizer.encode(text, false).map_err(|e| tokenize_error(&e));
+            let ids =
+                model.assets.tokenizer.encode(&without_nul(text), false).map_err(|e| tokenize_error(&e));
             finisher.tokenized(started.elapsed());
             ids
         }
@@ -181,9 +182,7 @@ fn prompt_ids(model: &Model, request: &ChatRequest, finisher: &mut Finisher) -> 
     if let Some(ids) = request.nvext.token_data.clone() {
         return known_ids(model, ids, "nvext.token_data");
     }
-    let template = model.assets.template.as_ref().ok_or_else(|| {
-        ApiError::invalid("model", "This model has no chat template; send the prompt to /v1/completions.")
-    })?;
+    let template = model.assets.template.as_ref().map_err(|why| ApiError::invalid("model", why.clone()))?;
     let kwargs = template_kwargs(request)?;
     let started = Instant::now();
     let prompt = template
@@ -192,6 +191,7 @@ fn prompt_ids(model: &Model, request: &ChatRequest, finisher: &mut Finisher) -> 
             kwargs: kwargs.as_deref(),
             add_generation_prompt: request.add_generation_prompt.unwrap_or(true),
             continue_final_message: request.continue_final_message.unwrap_or(false),
+            response_format: request.response_format.as_ref().map(Raw::as_str),
             ..RenderInput::new(request.messages.as_str(), SystemTime::now())
         })
         .map_err(|e| {
@@ -203,12 +203,13 @@ fn prompt_ids(model: &Model, request: &ChatRequest, finisher: &mut Finisher) -> 
         })?;
     let rendered = Instant::now();
     finisher.rendered(rendered - started);
+    let tokenizer = &model.assets.tokenizer;
     let ids = match &prompt.segments {
-        None => model.assets.tokenizer.encode(&prompt.text, false),
-        Some(_) => model
-            .assets
-            .tokenizer
-            .encode_segments(prompt.parts().map(|(text, special)| Segment { text, special })),
+        None => tokenizer.encode(&without_nul(&prompt.text), false),
+        Some(_) => {
+            let parts: Vec<_> = prompt.parts().map(|(text, special)| (without_nul(text), special)).collect();
+            tokenizer.encode_segments(parts.iter().map(|(text, special)| Segment { text, special: *special }))
+        }
     };
     finisher.tokenized(rendered.elapsed());
     ids.map_err(|e| tokenize_error(&e))

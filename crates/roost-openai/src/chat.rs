@@ -53,6 +53,8 @@ pub struct ChatRequest {
     pub add_generation_prompt: Option<bool>,
     /// Leave the last message open.
     pub continue_final_message: Option<bool>,
+    /// `response_format`, verbatim: some templates show it.
+    pub response_format: Option<Raw>,
     /// Isolates the KV cache.
     pub cache_salt: Option<String>,
     /// NVIDIA's extension member.
@@ -90,6 +92,7 @@ impl ChatRequest {
                 return Err(ApiError::not_implemented(name, format!("`{name}` is not served yet.")));
             }
         }
+        let response_format = fields.peek("response_format");
         let sampling = Sampling::take(&mut fields)?;
         let nvext = NvExt::take(&mut fields, policy, &mut ignored)?;
         let kwargs = match (fields.slice("chat_template_kwargs"), fields.slice("chat_template_args")) {
@@ -118,6 +121,7 @@ impl ChatRequest {
             thinking: fields.slice("thinking"),
             add_generation_prompt: fields.get("add_generation_prompt")?,
             continue_final_message: fields.get("continue_final_message")?,
+            response_format,
             cache_salt: fields.get("cache_salt")?,
             nvext,
             ignored: Ignored::default(),

@@ -68,6 +68,12 @@ impl<'a> Fields<'a> {
         (value.get() != "null").then_some(value)
     }
 
+    /// A member as a slice of the body; it stays to be taken.
+    pub(crate) fn peek(&self, name: &str) -> Option<Raw> {
+        let (_, value) = self.members.iter().find(|(key, _)| key == name)?;
+        (value.get() != "null").then(|| Raw::slice_of(self.body, value.get()))
+    }
+
     /// Takes a member as a slice of the body.
     pub(crate) fn slice(&mut self, name: &str) -> Option<Raw> {
         self.raw(name).map(|value| Raw::slice_of(self.body, value.get()))

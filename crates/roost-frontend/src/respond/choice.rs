@@ -114,12 +114,12 @@ impl Choice {
 
     fn tokens(&mut self, ids: &[u32]) {
         for &id in ids {
+            let before = self.generated();
             self.usage.completion_tokens += 1;
-            let generated = u32::try_from(self.usage.completion_tokens).unwrap_or(u32::MAX);
-            let stop = self.stop_ids.check(id, generated);
+            let stop = self.stop_ids.check(id, before);
             if stop != Some(StopKind::Hidden) {
                 self.decode.push(id, &mut self.piece);
-                self.pass_piece(generated);
+                self.pass_piece(before);
             }
             if self.finish.is_none() && stop.is_some() {
                 self.flush();
@@ -131,11 +131,15 @@ impl Choice {
         }
     }
 
-    /// Moves decoded text on, through the stop strings when there are any.
-    fn pass_piece(&mut self, generated: u32) {
+    fn generated(&self) -> u32 {
+        u32::try_from(self.usage.completion_tokens).unwrap_or(u32::MAX)
+    }
+
+    /// Moves decoded text on, through the stop strings when there are any. `before` tokens were generated before.
+    fn pass_piece(&mut self, before: u32) {
         if self.stops.is_empty() {
             self.text.push_str(&self.piece);
-        } else if !self.stop_ids.armed(generated) {
+        } else if !self.stop_ids.armed(before) {
             self.stops.pass(&self.piece, &mut self.text);
         } else if self.stops.push(&self.piece, &mut self.text).is_some() {
             self.finish = Some(Finish::Stop);
@@ -161,8 +165,7 @@ impl Choice {
     /// Lets out what was held back: half characters, beginnings of stop strings.
     fn flush(&mut self) {
         self.decode.finish(&mut self.piece);
-        let generated = u32::try_from(self.usage.completion_tokens).unwrap_or(u32::MAX);
-        self.pass_piece(generated);
+        self.pass_piece(self.generated());
         self.stops.finish(&mut self.text);
     }
 }
