@@ -153,10 +153,7 @@ impl PrefixCache {
         }
     }
 
-    /// Forgets every page that no request holds, and returns whether any page is left.
-    ///
-    /// Real engines refuse to flush while requests run; the caller decides by the result of
-    /// [`PrefixCache::held_blocks`].
+    /// Forgets every page that no request holds; returns them, children before parents.
     pub fn clear_unheld(&mut self) -> Vec<EngineHash> {
         let mut removed = Vec::new();
         while let Some((_, oldest)) = self.evictable.pop_first() {

@@ -26,11 +26,6 @@ impl Cancel {
         Self::default()
     }
 
-    /// Joins two tokens that somebody else triggers, such as those of a response connection.
-    pub fn from_tokens(stop: CancellationToken, kill: CancellationToken) -> Self {
-        Self { stop, kill }
-    }
-
     /// Asks for a graceful end.
     pub fn stop(&self) {
         self.stop.cancel();
