@@ -95,9 +95,7 @@ pub struct LimitOptions {
     pub prepare_threads: Option<usize>,
     /// Requests that may wait for such a thread.
     pub prepare_queue: usize,
-    /// Time for the head of a request to arrive; `None`: no limit.
-    pub header_timeout: Option<Duration>,
-    /// Time a connection may be idle between requests; `None`: no limit.
+    /// Time a connection may take to send the head of its next request, idle time included; `None`: no limit.
     pub idle_timeout: Option<Duration>,
     /// Longest pause between two pieces of a request body; `None`: no limit.
     pub body_stall_timeout: Option<Duration>,

@@ -155,7 +155,6 @@ fn limits(values: &Values) -> LimitOptions {
         max_inflight: Some(values.size("max-inflight")).filter(|limit| *limit > 0),
         prepare_threads: values.optional_size("prepare-threads"),
         prepare_queue: values.size("prepare-queue"),
-        header_timeout: values.duration_or_off("http-header-timeout-secs"),
         idle_timeout: values.duration_or_off("http-idle-timeout-secs"),
         body_stall_timeout: values.duration_or_off("http-body-stall-timeout-secs"),
     }

@@ -16,16 +16,9 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     )
     .default("4096"),
     option(
-        "http-header-timeout-secs",
-        seconds(0.0, 3600.0),
-        "Time for the head of a request to arrive; 0: no limit.",
-    )
-    .default("30")
-    .dynamo_default("no limit"),
-    option(
         "http-idle-timeout-secs",
         seconds(0.0, 86_400.0),
-        "Time a connection may be idle between requests; 0: no limit. Agents think for minutes.",
+        "Time a connection may take to send the head of its next request, idle time included; 0: no limit. Agents think for minutes.",
     )
     .default("3600")
     .dynamo_default("no limit"),
