@@ -57,11 +57,16 @@ impl Pool {
         handles.retain(|handle| !handle.frames.is_closed());
         // Another thread cannot take the room that is found, for the lock is held.
         for index in 0..=handles.len() {
+            // A new connection starts only with the frame in its queue: were it to start before, it could fail and
+            // close the queue first, and the address would look full instead of unreachable.
+            let mut opened = None;
             if index == handles.len() {
                 if index >= self.config.pool_size.max(1) {
                     break;
                 }
-                handles.push(self.open(address));
+                let (handle, connection) = self.prepare(address);
+                handles.push(handle);
+                opened = Some(connection);
             }
             let handle = &handles[index];
             if handle.unacknowledged.load(Ordering::Acquire) >= self.config.channel_buffer.max(1) {
@@ -70,7 +75,12 @@ impl Pool {
             let (head, body, reply) = frame.take().expect("sent at most once");
             let outgoing = Outgoing { head, body, reply, in_flight: InFlight::new(&handle.unacknowledged) };
             match handle.frames.try_send(outgoing) {
-                Ok(()) => return Ok(ack),
+                Ok(()) => {
+                    if let Some(connection) = opened {
+                        tokio::spawn(connection.run());
+                    }
+                    return Ok(ack);
+                }
                 Err(mpsc::error::TrySendError::Closed(back) | mpsc::error::TrySendError::Full(back)) => {
                     frame = Some((back.head, back.body, back.reply));
                 }
@@ -86,7 +96,11 @@ impl Pool {
             handles.retain(|handle| !handle.frames.is_closed());
             !handles.is_empty()
         });
-        addresses.entry(address).or_insert_with(|| vec![self.open(address)]);
+        addresses.entry(address).or_insert_with(|| {
+            let (handle, connection) = self.prepare(address);
+            tokio::spawn(connection.run());
+            vec![handle]
+        });
     }
 
     pub(super) fn forget(&self, address: SocketAddr) {
@@ -94,7 +108,8 @@ impl Pool {
         self.addresses.lock().remove(&address);
     }
 
-    fn open(&self, address: SocketAddr) -> Handle {
+    /// A connection and the way to it; the connection has yet to be started.
+    fn prepare(&self, address: SocketAddr) -> (Handle, Connection) {
         // One more than the frames that may be counted: a frame is counted a little longer than it is queued.
         let (frames, queue) = mpsc::channel(self.config.channel_buffer.max(1) + 1);
         let connection = Connection {
@@ -104,8 +119,7 @@ impl Pool {
             connects: Arc::clone(&self.connects),
             queue,
         };
-        tokio::spawn(connection.run());
-        Handle { frames, unacknowledged: Arc::default() }
+        (Handle { frames, unacknowledged: Arc::default() }, connection)
     }
 }
 

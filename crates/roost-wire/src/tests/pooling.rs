@@ -96,6 +96,19 @@ async fn a_worker_that_is_not_there_cannot_be_connected_to() {
     assert_eq!(frontend.client.stats().connect_failures, 1);
 }
 
+/// A dead worker is unreachable each time, never full: full would not be tried elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_worker_never_looks_full() {
+    let frontend = Frontend::new();
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.bind(&"127.0.0.1:0".parse::<std::net::SocketAddr>().unwrap().into()).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    for round in 0..300 {
+        let error = frontend.call(&target(address)).await.unwrap_err();
+        assert!(matches!(error, CallError::CannotConnect(_)), "round {round}: {error}");
+    }
+}
+
 #[tokio::test]
 async fn losing_the_connection_fails_what_is_unacknowledged() {
     let (frontend, worker) = (Frontend::new(), FakeWorker::new().await);
