@@ -1,0 +1,4 @@
+//! Tests of the whole machine.
+
+mod dsml;
+mod support;
