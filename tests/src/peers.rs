@@ -51,10 +51,13 @@ impl Peers {
             &[model.as_os_str().to_str().context("path")?],
             arguments,
             "mocker",
+            &[],
         )
     }
 
     /// Starts the worker on the official bindings that answers like `dynamo.sglang`.
+    ///
+    /// It serves the model's files itself, so its card names them by URL.
     pub fn bindings_worker(&self, store: &Path, arguments: &[&str]) -> Result<Peer> {
         let model = self.model();
         self.start(
@@ -63,6 +66,7 @@ impl Peers {
             &[model.as_os_str().to_str().context("path")?],
             arguments,
             "worker",
+            &[("DYN_SYSTEM_PORT", "0")],
         )
     }
 
@@ -71,7 +75,7 @@ impl Peers {
         // The port is free now; the peer binds it a second later.
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let port = address.port().to_string();
-        Ok((self.start("dynamo_frontend.sh", store, &[&port], arguments, "frontend")?, address))
+        Ok((self.start("dynamo_frontend.sh", store, &[&port], arguments, "frontend", &[])?, address))
     }
 
     fn start(
@@ -81,6 +85,7 @@ impl Peers {
         fixed: &[&str],
         arguments: &[&str],
         name: &str,
+        variables: &[(&str, &str)],
     ) -> Result<Peer> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(script);
         let number = std::fs::read_dir(store.parent().context("the store has a folder of its own")?)?.count();
@@ -93,6 +98,7 @@ impl Peers {
             .args(fixed)
             .args(arguments)
             .env("HOME", store.with_file_name(format!("home-{name}-{number}")))
+            .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)

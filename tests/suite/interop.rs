@@ -126,6 +126,8 @@ async fn our_frontend_serves_a_worker_on_the_official_bindings() -> Result<()> {
     let worker =
         peers.bindings_worker(&store, &["--kv-events", "--dp-size", "2", "--reply-ids", "9707,1879"])?;
     ready(&cluster, 1, &[&worker]).await?;
+    // Its card names files by URL: they were fetched, checked against their checksums and kept.
+    assert_eq!(std::fs::read_dir(folder.path().join("cards/blobs"))?.count(), 4);
 
     let unary = chat(&cluster, "hello there", json!({})).send().await?.json()?;
     assert_eq!(unary["usage"]["completion_tokens"], 8, "{unary}");
