@@ -111,8 +111,7 @@ impl Channels {
         let held = self.scan.take();
         self.text(&held, sink);
         match &mut self.state {
-            // A header of which only the marks and the channel are known says nothing to the user.
-            State::Header if !self.header.contains("to=") => {}
+            State::Header if is_bare_header(&self.header) => {}
             State::Header => sink.content(&self.header),
             State::Call(call) if call.stage == Stage::Lead => sink.content(&call.raw),
             State::Constrained(block) => {
@@ -296,6 +295,15 @@ impl Call {
             Stage::Done | Stage::Text => {}
         }
     }
+}
+
+/// Whether an unfinished header holds nothing but marks, the role and the beginning of a channel's name: nothing that
+/// would mean anything to a user.
+fn is_bare_header(header: &str) -> bool {
+    let words = header.replace(START, " ").replace(CHANNEL, " ");
+    words.split_whitespace().all(|word| {
+        ["assistant", "analysis", "commentary", "final"].iter().any(|known| known.starts_with(word))
+    })
 }
 
 /// The first word of a header's rest.

@@ -228,6 +228,11 @@ pub(crate) static CALLING_THINK: ReasoningTags = ReasoningTags { calls_inside: t
 /// Open from the start, and calls end or interrupt the thoughts.
 pub(crate) static FORCED_CALLING_THINK: ReasoningTags =
     ReasoningTags { forced: true, calls_inside: true, ..THINK };
+/// [`CALLING_THINK`] and [`FORCED_CALLING_THINK`] for tokenizers that treat the marks as special.
+pub(crate) static DEEPSEEK_V41_THINK: ReasoningTags =
+    ReasoningTags { calls_inside: true, special: true, ..THINK };
+pub(crate) static KIMI_K25_THINK: ReasoningTags =
+    ReasoningTags { forced: true, calls_inside: true, special: true, ..THINK };
 pub(crate) static KIMI_THINK: ReasoningTags =
     ReasoningTags { opens: &["◁think▷"], closes: &["◁/think▷"], ..THINK };
 pub(crate) static MISTRAL_THINK: ReasoningTags = ReasoningTags {

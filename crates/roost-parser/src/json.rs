@@ -157,9 +157,13 @@ impl JsonScan {
         Some(Step::More)
     }
 
-    /// Behind a complete value inside a container.
+    /// Behind a complete value.
     fn after(&mut self, c: char) -> Option<Step> {
-        let object = *self.open.last()?;
+        let Some(&object) = self.open.last() else {
+            // A number or a word is known to be complete only now.
+            self.state = State::Done;
+            return matches!(c, ' ' | '\t' | '\n' | '\r').then_some(Step::More);
+        };
         self.state = State::After;
         match c {
             ' ' | '\t' | '\n' | '\r' => {}

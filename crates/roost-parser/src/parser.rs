@@ -304,7 +304,8 @@ impl Parser {
 
     /// Passes text on, except white space that may turn out to be the layout of a block.
     fn text(&mut self, text: &str) {
-        let layout = self.dialect.is_some() || self.reasoning.is_some();
+        let structured = self.dialect.is_some() || self.reasoning.is_some();
+        let layout = structured || self.constrained.is_some() || self.sink.calls() > 0;
         for c in text.chars() {
             let line_break = self.dialect.is_some() && (c == '\n' || !self.gap.is_empty());
             if c.is_whitespace() && ((!self.in_text && layout) || line_break) {

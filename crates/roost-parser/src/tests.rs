@@ -1,4 +1,11 @@
 //! Tests of the whole machine.
 
+mod cases;
 mod dsml;
+mod families;
+mod guided;
+mod names;
+mod properties;
 mod support;
+mod values;
+mod wire;
