@@ -232,8 +232,6 @@ pub struct PlaneOptions {
     pub host_idle_ttl: Duration,
     /// Largest frame, in bytes.
     pub max_message_bytes: usize,
-    /// Buffers above this many bytes are given back after use.
-    pub shrink_message_bytes: usize,
     /// Send token ids as one binary string instead of a list.
     pub token_ids_as_bytes: bool,
 }
@@ -274,7 +272,7 @@ pub enum NamespaceFilter {
 /// KV and load events of workers (ZMQ).
 #[derive(Debug, Clone)]
 pub struct EventOptions {
-    /// Events that may wait for the index, per worker rank, before the rank is read anew.
+    /// Changes and batches of events that may wait for index and router.
     pub queue_capacity: usize,
 }
 

@@ -121,6 +121,7 @@ fn cluster_config(options: &Serve) -> ClusterConfig {
             NamespaceFilter::Prefix(prefix) => roost_cluster::NamespaceFilter::Prefix(prefix.clone()),
         },
         kv_events: options.router.kv_events,
+        update_capacity: options.events.queue_capacity,
         ..ClusterConfig::default()
     }
 }

@@ -227,7 +227,6 @@ fn plane(values: &Values) -> PlaneOptions {
         global_connect_limit: values.size("tcp-global-connect-limit"),
         host_idle_ttl: values.duration("tcp-host-idle-ttl-secs"),
         max_message_bytes: values.size("tcp-max-message-size"),
-        shrink_message_bytes: values.size("tcp-shrink-message-size"),
         token_ids_as_bytes: values.switch("token-ids-as-bytes"),
     }
 }

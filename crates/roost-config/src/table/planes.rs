@@ -90,7 +90,8 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
         "Buffers above this size are given back after use.",
     )
     .env(&["DYN_TCP_SHRINK_MESSAGE_SIZE"])
-    .default("8388608"),
+    .default("8388608")
+    .no_effect("a frame's buffer is given back when the frame is written"),
     option(
         "token-ids-as-bytes",
         Kind::Switch,
@@ -165,7 +166,7 @@ pub(crate) static EVENTS: &[OptionSpec] = &[
     option(
         "event-queue-capacity",
         integer(16, 1 << 24),
-        "Events that may wait, per worker rank; when it is full, the rank is read anew.",
+        "Changes of workers and batches of their events that may wait for index and router; when it is full, event sockets wait.",
     )
     .default("1024"),
     option("zmq-broker-url", Kind::Text, "Events by way of a broker.")
