@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use tokenizers::tokenizer::AddedToken;
-
 use crate::error::Error;
 
 /// Which library encodes. Both give the same ids for the models either of them loads.
@@ -21,6 +19,19 @@ pub enum Backend {
 pub(crate) enum Encoder {
     Fast(Box<fastokens::Tokenizer>),
     Hf(Box<HfEncoder>),
+}
+
+/// A token that is found in the text before anything else is done to it.
+#[derive(Debug)]
+pub(crate) struct AddedToken {
+    pub(crate) id: u32,
+    pub(crate) content: String,
+    /// May be left out of decoded text.
+    pub(crate) special: bool,
+    /// Found in normalized text, after those that are not.
+    pub(crate) normalized: bool,
+    /// Takes no white space beside it and does not care what stands there.
+    pub(crate) is_plain: bool,
 }
 
 /// The Hugging Face encoder, with a second one for text that must not become control tokens.
@@ -95,17 +106,31 @@ impl Encoder {
         }
     }
 
-    /// Added tokens as (id, content, special).
-    pub(crate) fn added_tokens(&self) -> Vec<(u32, String, bool)> {
+    /// The added tokens.
+    pub(crate) fn added_tokens(&self) -> Vec<AddedToken> {
         match self {
-            Self::Fast(fast) => {
-                fast.added_token_configs().iter().map(|t| (t.id, t.content.clone(), t.special)).collect()
-            }
+            Self::Fast(fast) => fast
+                .added_token_configs()
+                .iter()
+                .map(|t| AddedToken {
+                    id: t.id,
+                    content: t.content.clone(),
+                    special: t.special,
+                    normalized: t.normalized,
+                    is_plain: !(t.single_word || t.lstrip || t.rstrip),
+                })
+                .collect(),
             Self::Hf(hf) => hf
                 .full
                 .get_added_tokens_decoder()
                 .into_iter()
-                .map(|(id, t)| (id, t.content, t.special))
+                .map(|(id, t)| AddedToken {
+                    id,
+                    content: t.content,
+                    special: t.special,
+                    normalized: t.normalized,
+                    is_plain: !(t.single_word || t.lstrip || t.rstrip),
+                })
                 .collect(),
         }
     }
@@ -154,7 +179,7 @@ fn add_configured_tokens(full: &mut tokenizers::Tokenizer, path: &Path) -> Resul
         declared.iter().filter_map(|(id, token)| Some((id.parse().ok()?, token))).collect();
     declared.sort_by_key(|(id, _)| *id);
     for (id, token) in declared {
-        let token: AddedToken = serde_json::from_value(token.clone())?;
+        let token: tokenizers::AddedToken = serde_json::from_value(token.clone())?;
         if full.token_to_id(&token.content).is_none() && id as usize == full.get_vocab_size(true) {
             full.add_tokens([token])?;
         }

@@ -32,7 +32,7 @@ impl Detokenizer {
         let file = File::read(path)?;
         let plan = file.decoder.as_ref().and_then(Plan::from_json);
         let added = encoder.added_tokens();
-        let added_bound = added.iter().map(|(id, ..)| *id as usize + 1).max().unwrap_or(0);
+        let added_bound = added.iter().map(|token| token.id as usize + 1).max().unwrap_or(0);
         let size = file.id_bound().max(added_bound);
         if size > MAX_IDS {
             return Err(Error::Load {
@@ -58,9 +58,9 @@ impl Detokenizer {
             }
             table.offsets.push(table.arena.len() as u32);
         }
-        for (id, _, special) in added {
-            if special {
-                table.flags[id as usize] |= SPECIAL;
+        for token in added {
+            if token.special {
+                table.flags[token.id as usize] |= SPECIAL;
             }
         }
         Ok(table)

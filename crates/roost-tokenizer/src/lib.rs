@@ -2,10 +2,13 @@
 //! Knows nothing of templates or OpenAI.
 //!
 //! - [`Tokenizer`]: `tokenizer.json` behind one of two encoders, cheap to clone and to share.
+//! - [`SegmentCache`]: ids of prompt segments that were encoded before, for all tokenizers of a process.
 //! - [`DecodeStream`]: ids of one generated sequence to text, never splitting a character.
 //! - [`StopScanner`], [`StopIds`]: where a generated sequence ends.
 
 mod backend;
+mod boundaries;
+mod cache;
 mod decode_stream;
 mod detokenizer;
 mod error;
@@ -13,6 +16,7 @@ mod stop;
 mod tokenizer;
 
 pub use backend::Backend;
+pub use cache::{CacheStats, SegmentCache};
 pub use decode_stream::DecodeStream;
 pub use error::Error;
 pub use stop::{StopIds, StopKind, StopScanner};

@@ -23,15 +23,7 @@ pub(crate) fn fixture_json(path: &str) -> serde_json::Value {
 pub(crate) fn real_tokenizer(model: &str, backend: Backend) -> Option<Tokenizer> {
     type Loaded = Vec<(String, Backend, Tokenizer)>;
     static LOADED: OnceLock<Mutex<Loaded>> = OnceLock::new();
-    let folder = match option_env!("ROOST_TOKENIZERS") {
-        Some(folder) => PathBuf::from(folder),
-        None => std::env::home_dir()?.join(".cache/roost-peers/tokenizers"),
-    };
-    let path = folder.join(model).join("tokenizer.json");
-    if !path.exists() {
-        println!("skipped: {} is not installed", path.display());
-        return None;
-    }
+    let path = real_path(model)?;
     let mut loaded = LOADED.get_or_init(Mutex::default).lock().unwrap();
     if let Some((.., tokenizer)) = loaded.iter().find(|(m, b, _)| m == model && *b == backend) {
         return Some(tokenizer.clone());
@@ -41,8 +33,26 @@ pub(crate) fn real_tokenizer(model: &str, backend: Backend) -> Option<Tokenizer>
     Some(tokenizer)
 }
 
+/// The file of one of [`REAL_MODELS`]; `None`, with a message, where it is not installed.
+pub(crate) fn real_path(model: &str) -> Option<PathBuf> {
+    let folder = match option_env!("ROOST_TOKENIZERS") {
+        Some(folder) => PathBuf::from(folder),
+        None => std::env::home_dir()?.join(".cache/roost-peers/tokenizers"),
+    };
+    let path = folder.join(model).join("tokenizer.json");
+    if !path.exists() {
+        println!("skipped: {} is not installed", path.display());
+        return None;
+    }
+    Some(path)
+}
+
 /// Loads one of the small models of the fixtures.
 pub(crate) fn tiny_tokenizer(model: &str, backend: Backend) -> Tokenizer {
-    let path = fixture("cases/fixtures/models").join(model).join("tokenizer.json");
-    Tokenizer::load(&path, backend, false).unwrap()
+    Tokenizer::load(&tiny_path(model), backend, false).unwrap()
+}
+
+/// The file of one of the small models of the fixtures.
+pub(crate) fn tiny_path(model: &str) -> PathBuf {
+    fixture("cases/fixtures/models").join(model).join("tokenizer.json")
 }

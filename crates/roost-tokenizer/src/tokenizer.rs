@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::backend::{Backend, Encoder};
+use crate::boundaries::Boundaries;
+use crate::cache::SegmentCache;
 use crate::decode_stream::DecodeStream;
 use crate::detokenizer::Detokenizer;
 use crate::error::Error;
@@ -23,6 +25,18 @@ pub struct Segment<'a> {
 #[derive(Clone, Debug)]
 pub struct Tokenizer {
     pub(crate) inner: Arc<Inner>,
+    cache: Option<Cached>,
+}
+
+/// A place in a cache.
+#[derive(Clone, Debug)]
+struct Cached {
+    cache: Arc<SegmentCache>,
+    boundaries: Arc<Boundaries>,
+    /// Name space of text with control tokens.
+    prompts: u64,
+    /// Name space of ordinary text.
+    ordinary: u64,
 }
 
 #[derive(Debug)]
@@ -51,7 +65,26 @@ impl Tokenizer {
             loaded => loaded?,
         };
         let detokenizer = Detokenizer::build(path, &encoder)?;
-        Ok(Self { inner: Arc::new(Inner { encoder, detokenizer }) })
+        Ok(Self { inner: Arc::new(Inner { encoder, detokenizer }), cache: None })
+    }
+
+    /// The same tokenizer, with ids of segments taken from `cache` and left there. The ids are the same as without:
+    /// a model whose prompts cannot be cut safely does not use the cache. `path` is the file it was loaded from.
+    #[must_use]
+    pub fn with_cache(self, path: &Path, cache: Arc<SegmentCache>) -> Self {
+        let Some(boundaries) = Boundaries::of(path, &self.inner.encoder) else {
+            tracing::info!(path = %path.display(), "prompts of this tokenizer cannot be cut safely, they are not cached");
+            return Self { cache: None, ..self };
+        };
+        let (prompts, ordinary) = (cache.space(), cache.space());
+        let boundaries = Arc::new(boundaries);
+        Self { cache: Some(Cached { cache, boundaries, prompts, ordinary }), ..self }
+    }
+
+    /// Whether encoding uses a cache.
+    #[must_use]
+    pub fn is_cached(&self) -> bool {
+        self.cache.is_some()
     }
 
     /// The backend in use; differs from the one asked for after a fallback.
@@ -66,7 +99,12 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Encode`] when the backend refuses the text.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, Error> {
-        self.inner.encoder.encode(text, add_special)
+        if add_special {
+            return self.inner.encoder.encode(text, true);
+        }
+        let mut ids = Vec::new();
+        self.extend(&mut ids, Segment { text, special: true })?;
+        Ok(ids)
     }
 
     /// Encodes pieces one by one and joins the ids. Text of a piece with `special: false` never becomes a
@@ -80,18 +118,38 @@ impl Tokenizer {
     ) -> Result<Vec<u32>, Error> {
         let mut ids = Vec::new();
         for segment in segments {
-            let part = if segment.special {
-                self.inner.encoder.encode(segment.text, false)?
-            } else {
-                self.inner.encoder.encode_ordinary(segment.text)?
-            };
-            if ids.is_empty() {
-                ids = part;
-            } else {
-                ids.extend_from_slice(&part);
-            }
+            self.extend(&mut ids, segment)?;
         }
         Ok(ids)
+    }
+
+    /// Appends the ids of one piece.
+    fn extend(&self, ids: &mut Vec<u32>, segment: Segment<'_>) -> Result<(), Error> {
+        let encoder = &self.inner.encoder;
+        let Segment { text, special } = segment;
+        match (&self.cache, special) {
+            (Some(place), true) => {
+                // Prompts have about four bytes to a token.
+                ids.reserve(text.len() / 4 + 16);
+                for range in place.boundaries.segments(text) {
+                    let part = &text[range];
+                    place.cache.extend(place.prompts, part, ids, || encoder.encode(part, false))?;
+                }
+                Ok(())
+            }
+            (Some(place), false) => {
+                place.cache.extend(place.ordinary, text, ids, || encoder.encode_ordinary(text))
+            }
+            (None, special) => {
+                let part = if special { encoder.encode(text, false) } else { encoder.encode_ordinary(text) }?;
+                if ids.is_empty() {
+                    *ids = part
+                } else {
+                    ids.extend_from_slice(&part)
+                }
+                Ok(())
+            }
+        }
     }
 
     /// Decodes a whole sequence at once. Unknown ids are skipped; invalid bytes become U+FFFD.
