@@ -229,6 +229,11 @@ impl Channels {
         let channel = header.split_once(CHANNEL).map_or("", |(_, rest)| word(rest));
         let recipient = header.split_once("to=").map(|(_, rest)| word(rest)).filter(|name| !name.is_empty());
         self.state = match (channel, recipient) {
+            _ if !words(&header).all(is_header_word) => {
+                sink.content(&header);
+                sink.content(MESSAGE);
+                State::Content
+            }
             ("analysis", None) => State::Reasoning,
             ("analysis", Some(name)) if !name.starts_with("functions.") => State::Reasoning,
             (_, Some(name)) if self.tools => {
@@ -300,10 +305,24 @@ impl Call {
 /// Whether an unfinished header holds nothing but marks, the role and the beginning of a channel's name: nothing that
 /// would mean anything to a user.
 fn is_bare_header(header: &str) -> bool {
-    let words = header.replace(START, " ").replace(CHANNEL, " ");
-    words.split_whitespace().all(|word| {
+    words(header).all(|word| {
         ["assistant", "analysis", "commentary", "final"].iter().any(|known| known.starts_with(word))
     })
+}
+
+/// The words of a header, without its marks.
+fn words(header: &str) -> impl Iterator<Item = &str> {
+    [START, CHANNEL, "<|constrain|>"]
+        .into_iter()
+        .fold(vec![header], |parts, mark| parts.into_iter().flat_map(|part| part.split(mark)).collect())
+        .into_iter()
+        .flat_map(str::split_whitespace)
+}
+
+/// Whether a header may contain the word: the role, a channel, a recipient or the kind of the text.
+fn is_header_word(word: &str) -> bool {
+    matches!(word, "assistant" | "analysis" | "commentary" | "final" | "json" | "code" | "text")
+        || word.strip_prefix("to=").is_some_and(|name| !name.contains('<'))
 }
 
 /// The first word of a header's rest.

@@ -168,8 +168,7 @@ pub(crate) static DEEPSEEK_V41: Dialect = Dialect {
 pub(crate) static DEEPSEEK_V3: Dialect = header(
     &[("<｜tool▁calls▁begin｜>", false), ("<｜tool▁call▁begin｜>", true)],
     HeaderTags {
-        close: &["<｜tool▁calls▁end｜>"],
-        call: "<｜tool▁call▁begin｜>",
+        between: &["<｜tool▁call▁begin｜>", "<｜tool▁calls▁end｜>"],
         separator: "<｜tool▁sep｜>",
         name_end: Some("```json"),
         call_close: "<｜tool▁call▁end｜>",
@@ -180,8 +179,7 @@ pub(crate) static DEEPSEEK_V3: Dialect = header(
 pub(crate) static DEEPSEEK_V3_1: Dialect = header(
     &[("<｜tool▁calls▁begin｜>", false), ("<｜tool▁call▁begin｜>", true)],
     HeaderTags {
-        close: &["<｜tool▁calls▁end｜>"],
-        call: "<｜tool▁call▁begin｜>",
+        between: &["<｜tool▁call▁begin｜>", "<｜tool▁calls▁end｜>"],
         separator: "<｜tool▁sep｜>",
         name_end: None,
         call_close: "<｜tool▁call▁end｜>",
@@ -198,8 +196,7 @@ pub(crate) static KIMI_K2: Dialect = Dialect {
             ("<|tool_call_begin|>", true),
         ],
         HeaderTags {
-            close: &["<|tool_calls_section_end|>", "<|tool_call_section_end|>"],
-            call: "<|tool_call_begin|>",
+            between: &["<|tool_call_begin|>", "<|tool_calls_section_end|>", "<|tool_call_section_end|>"],
             separator: "<|tool_call_argument_begin|>",
             name_end: None,
             call_close: "<|tool_call_end|>",

@@ -69,6 +69,8 @@ impl JsonScan {
 
     /// Takes the next character.
     pub(crate) fn step(&mut self, c: char) -> Step {
+        #[cfg(test)]
+        crate::tests::work::count();
         match self.advance(c) {
             Some(step) => step,
             None => Step::Invalid,

@@ -33,6 +33,8 @@
 //!   begin like arguments; until then its text is held back.
 //! - Text that turns out to be no call is content, markup included. Text behind a block is content. The layout around
 //!   blocks (line breaks before them, white space between and behind them) is not.
+//! - Of a call written as a JSON object, members other than the name and the arguments are not passed on. Arguments
+//!   that stop being JSON in the middle are passed on as they are, up to the end of the call.
 //! - A call that is cut off ends with what was written; it has no [`Delta::ToolEnd`].
 //! - Calls are read only when the request has tools and `tool_choice` is not `none`. The function need not be one of
 //!   them.

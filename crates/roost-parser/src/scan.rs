@@ -16,6 +16,8 @@ impl Scanner {
     pub(crate) fn step(&mut self, c: char, markers: &[&str], out: &mut String) -> Option<usize> {
         self.held.push(c);
         while let Some(first) = self.held.chars().next() {
+            #[cfg(test)]
+            crate::tests::work::count();
             if let Some(at) = markers.iter().position(|marker| *marker == self.held) {
                 self.held.clear();
                 return Some(at);

@@ -9,3 +9,4 @@ mod properties;
 mod support;
 mod values;
 mod wire;
+pub(crate) mod work;

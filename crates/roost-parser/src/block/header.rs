@@ -8,10 +8,9 @@ use crate::scan::Scanner;
 /// The tokens of one syntax.
 #[derive(Debug)]
 pub(crate) struct HeaderTags {
-    /// End the block.
-    pub(crate) close: &'static [&'static str],
-    /// Begins a call; its header follows.
-    pub(crate) call: &'static str,
+    /// What may come between calls: first the text that begins one, with its header behind it, then those that end the
+    /// block.
+    pub(crate) between: &'static [&'static str],
     /// Ends the header.
     pub(crate) separator: &'static str,
     /// Between a header that is no name and the arguments: the name stands before this text.
@@ -76,18 +75,14 @@ impl HeaderCalls {
             self.raw.push(c);
         }
         match self.state {
-            State::Block => {
-                let mut markers = vec![tags.call];
-                markers.extend_from_slice(tags.close);
-                match self.scan.step(c, &markers, &mut self.buf) {
-                    Some(0) => self.enter(State::Header),
-                    Some(_) if self.called => return Flow::Close,
-                    Some(_) => return Flow::Fail(self.give_back()),
-                    None if self.buf.trim().is_empty() => {}
-                    None if self.called => return Flow::Leave(self.give_back()),
-                    None => return Flow::Fail(self.give_back()),
-                }
-            }
+            State::Block => match self.scan.step(c, tags.between, &mut self.buf) {
+                Some(0) => self.enter(State::Header),
+                Some(_) if self.called => return Flow::Close,
+                Some(_) => return Flow::Fail(self.give_back()),
+                None if self.buf.trim().is_empty() => self.buf.clear(),
+                None if self.called => return Flow::Leave(self.give_back()),
+                None => return Flow::Fail(self.give_back()),
+            },
             State::Header => return self.header(c),
             State::Name => {
                 let end = tags.name_end.unwrap_or_default();
@@ -225,7 +220,7 @@ impl HeaderCalls {
     /// Whether the text behind the last call can only be the beginning of the block's end.
     fn is_rest_of_block(&self) -> bool {
         let rest = self.raw.trim();
-        self.tags.close.iter().any(|close| close.starts_with(rest)) || self.tags.call.starts_with(rest)
+        self.tags.between.iter().any(|mark| mark.starts_with(rest))
     }
 
     /// The text since the last whole call.

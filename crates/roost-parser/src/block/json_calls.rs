@@ -160,7 +160,7 @@ impl JsonCalls {
         let mut released = self.buf.chars().filter(|c| !c.is_whitespace());
         let (first, more) = (released.next(), released.next());
         match first {
-            None => return Flow::More,
+            None => {}
             Some('{') if more.is_none() => {
                 self.name = None;
                 self.arguments = None;

@@ -58,6 +58,32 @@ impl ParameterHeader {
         }
     }
 
+    /// Whether the text can be a header or become one. What cannot is text, not lost.
+    fn plausible(self, text: &str) -> bool {
+        if text.len() > MAX_NAME {
+            return false;
+        }
+        match self {
+            ParameterHeader::Bare => !text.contains(['<', '\n']),
+            ParameterHeader::Quoted => match text.split_once('"') {
+                None => !text.contains(['<', '\n']),
+                Some((_, attributes)) => {
+                    let attributes = attributes.trim_start();
+                    [">", "string=\"true\">", "string=\"false\">"]
+                        .iter()
+                        .any(|all| all.starts_with(attributes))
+                }
+            },
+            ParameterHeader::Pair => {
+                let tags = &text[text.find('<').unwrap_or(text.len())..];
+                match tags.strip_prefix("</arg_key>") {
+                    None => "</arg_key>".starts_with(tags),
+                    Some(rest) => "<arg_value>".starts_with(rest.trim_start()),
+                }
+            }
+        }
+    }
+
     /// Name of the parameter, and whether the model calls it a string.
     fn read(self, header: &str) -> (&str, Option<bool>) {
         match self {
@@ -134,7 +160,7 @@ impl Tagged {
                     Some(0) => self.enter(State::Name),
                     Some(_) if self.called => return Flow::Close,
                     Some(_) => return Flow::Fail(self.give_back()),
-                    None if is_blank(&self.buf) => {}
+                    None if is_blank(&self.buf) => self.buf.clear(),
                     None if self.called => return Flow::Leave(self.give_back()),
                     None => return Flow::Fail(self.give_back()),
                 }
@@ -147,7 +173,7 @@ impl Tagged {
                 self.raw.push(c);
                 match self.scan.step(c, &[tags.parameter, tags.call_close], &mut self.buf) {
                     Some(hit) => return self.begin(hit, sink),
-                    None if is_blank(&self.buf) => {}
+                    None if is_blank(&self.buf) => self.buf.clear(),
                     None => return Flow::Fail(self.give_back()),
                 }
             }
@@ -168,7 +194,7 @@ impl Tagged {
                 self.buf.push(c);
                 if self.buf.ends_with(tags.header.end()) {
                     self.begin_value(sink);
-                } else if self.buf.len() > MAX_NAME {
+                } else if !tags.header.plausible(&self.buf) {
                     sink.content(tags.parameter);
                     sink.content(&self.buf);
                     self.enter(State::Call);
@@ -203,7 +229,11 @@ impl Tagged {
                 }
                 None
             }
-            State::Header => None,
+            State::Header => {
+                let header = std::mem::take(&mut self.buf);
+                self.key(self.tags.header.read(&header).0, sink);
+                None
+            }
             State::Value(value) => {
                 value.push(&self.scan.take(), sink);
                 value.cut(sink);
@@ -270,14 +300,20 @@ impl Tagged {
             Some(false) => Types::ANY,
             None => self.parameters.types(name).unwrap_or(self.tags.untyped),
         };
-        let mut key = String::from(if self.count == 0 { "\"" } else { ",\"" });
-        escape(name, &mut key);
-        key.push_str("\":");
-        sink.arguments(&key);
+        let name = name.to_owned();
+        self.key(&name, sink);
+        sink.arguments("\":");
         self.count += 1;
         let value = Value::new(types, sink);
         self.at_value = true;
         self.enter(State::Value(value));
+    }
+
+    /// Writes the name of a parameter, without its closing quote.
+    fn key(&self, name: &str, sink: &mut Sink) {
+        let mut key = String::from(if self.count == 0 { "\"" } else { ",\"" });
+        escape(name, &mut key);
+        sink.arguments(&key);
     }
 
     fn enter(&mut self, state: State) {

@@ -18,6 +18,8 @@ pub(crate) struct Value {
     scan: JsonScan,
     is_json: bool,
     held: String,
+    /// Bytes of white space that `held` begins with.
+    lead: usize,
     escaped: String,
 }
 
@@ -44,6 +46,7 @@ impl Value {
             scan: JsonScan::new(),
             is_json: true,
             held: String::new(),
+            lead: 0,
             escaped: String::new(),
         }
     }
@@ -86,19 +89,22 @@ impl Value {
 
     fn hold(&mut self, text: &str, sink: &mut Sink) {
         for (at, c) in text.char_indices() {
+            if c.is_whitespace() && self.lead == self.held.len() {
+                self.lead += c.len_utf8();
+            }
             self.held.push(c);
             self.is_json &= !matches!(self.scan.step(c), Step::Invalid | Step::Escape);
             let rest = &text[at + c.len_utf8()..];
-            if !self.is_json && self.held.trim_start().len() > LONGEST_WORD {
+            if !self.is_json && self.held.len() - self.lead > LONGEST_WORD {
                 self.become_text(sink);
                 return self.write(rest, sink);
             }
             if self.is_json
                 && self.held.len() > WINDOW
-                && self.held.trim_start().starts_with(|c| self.types.may_open(c))
+                && self.held[self.lead..].starts_with(|c| self.types.may_open(c))
             {
                 self.state = State::Raw;
-                sink.arguments(self.held.trim_start());
+                sink.arguments(&self.held[self.lead..]);
                 return sink.arguments(rest);
             }
         }

@@ -89,7 +89,7 @@ fn a_cut_call_ends_with_what_was_written() {
     assert_eq!(folded.calls, [("get_weather".into(), r#"{"city":"P"#.into(), false)]);
     assert_eq!((folded.reasoning.as_str(), folded.content.as_str()), ("r", ""));
     let folded = run("v4", "truncated_in_param");
-    assert_eq!(folded.calls, [("get_weather".into(), "{".into(), false)]);
+    assert_eq!(folded.calls, [("get_weather".into(), "{\"city".into(), false)]);
 }
 
 #[test]
