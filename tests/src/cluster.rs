@@ -67,6 +67,12 @@ pub struct Options {
     pub kv_events: bool,
     /// Timing of the engines.
     pub timing: MockTiming,
+    /// Folder of the model among the cases' fixtures.
+    pub model: &'static str,
+    /// Tool-call and reasoning parser that the card names.
+    pub parsers: (Option<&'static str>, Option<&'static str>),
+    /// Context length of the engines, tokens.
+    pub context_length: u32,
     /// Folder of a file store; memory discovery without one.
     pub store: Option<PathBuf>,
 }
@@ -101,6 +107,9 @@ impl Options {
             dp_size: 1,
             kv_events: true,
             timing: MockTiming::INSTANT,
+            model: "tiny-chatml",
+            parsers: (None, None),
+            context_length: 262_144,
             store: None,
         }
     }
@@ -141,8 +150,8 @@ impl Options {
 impl Cluster {
     /// Starts one more worker for `model`.
     pub async fn add_worker(&mut self, model: &str) -> Result<&RunningWorker> {
-        let dir = self._files.path().join("tiny-chatml");
-        copy_folder(&fixture("cases/fixtures/models/tiny-chatml"), &dir)?;
+        let dir = self._files.path().join(self.options.model);
+        copy_folder(&fixture("cases/fixtures/models").join(self.options.model), &dir)?;
         self.add_worker_with(model, ModelFiles::in_dir(dir)).await
     }
 
@@ -155,6 +164,9 @@ impl Cluster {
             dp_size: options.dp_size,
             kv_events: options.kv_events,
             timing: options.timing,
+            context_length: options.context_length,
+            tool_call_parser: options.parsers.0.map(str::to_owned),
+            reasoning_parser: options.parsers.1.map(str::to_owned),
             scripts: options.scripts.clone(),
             codec: Some(codec.clone()),
             ..MockConfig::new(model, files)

@@ -3,6 +3,7 @@
 mod affinity;
 mod api;
 mod balance;
+mod calls;
 mod faults;
 mod interop;
 mod readiness;

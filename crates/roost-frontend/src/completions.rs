@@ -112,6 +112,7 @@ async fn streamed(
         ChunkWriter::new(flavor, &answer_id(flavor, &prepared.id), &prepared.model.name, unix_now());
     writer.set_running_usage(stream_options.continuous_usage_stats);
     let http = &shared.config.http;
+    writer.set_reasoning_field(http.reasoning_field);
     let pace = Pace {
         keep_alive: http.keep_alive,
         worker_silence: http.worker_silence,
@@ -146,17 +147,20 @@ async fn unary(
         }
         Err(failure) => Err(failure),
     };
-    if let Err(failure) = result {
-        return Err(finisher.fail(&failure));
-    }
+    let whole = match result {
+        Ok(whole) => whole,
+        Err(failure) => return Err(finisher.fail(&failure)),
+    };
     finisher.succeed(&choice);
-    let mut out = BytesMut::with_capacity(choice.text().len() + 512);
+    let mut out = BytesMut::with_capacity(whole.content.len() + whole.reasoning.len() + 512);
     let id = answer_id(flavor, &prepared.id);
     let nvext = finisher.nvext();
     AnswerWriter { flavor, id: &id, model: &prepared.model.name, created: unix_now() }.write(
         &mut out,
         &Answer {
-            text: choice.text(),
+            text: &whole.content,
+            reasoning: (shared.config.http.reasoning_field, &whole.reasoning),
+            tool_calls: &whole.calls,
             finish: choice.finish().unwrap_or(Finish::Stop),
             usage: *choice.usage(),
             nvext: nvext.as_deref(),

@@ -42,6 +42,8 @@ pub struct Http {
     pub error_shape: ErrorShape,
     /// Unknown members of requests.
     pub fields: FieldPolicy,
+    /// Member that carries reasoning text.
+    pub reasoning_field: &'static str,
     /// How long running answers may go on after a shutdown was asked for.
     pub drain: Duration,
 }
@@ -106,6 +108,7 @@ impl Default for Http {
             overload_status: 529,
             error_shape: ErrorShape::Both,
             fields: FieldPolicy::Ignore,
+            reasoning_field: "reasoning_content",
             drain: Duration::from_secs(5),
         }
     }

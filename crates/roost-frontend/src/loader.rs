@@ -8,6 +8,7 @@ use roost_cluster::record::ModelFile;
 use roost_cluster::{
     CardFiles, CardFilesConfig, FilesError, LoadedFiles, ModelCard, TokenizerFile, WorkerInfo,
 };
+use roost_parser::ParserSpec;
 use roost_template::{ChatTemplate, LoadError, TemplateFiles};
 use roost_tokenizer::Tokenizer;
 use serde_json::Value;
@@ -88,9 +89,13 @@ async fn load(source: &ModelSource, info: &WorkerInfo) -> Result<Assets, String>
     let loaded = files.load(&info.card).await.map_err(|e| e.to_string())?;
     let template = template_files(&files, &info.card).await.map_err(|e| e.to_string())?;
     let source = source.clone();
-    tokio::task::spawn_blocking(move || build(&source, &loaded, &template))
-        .await
-        .map_err(|e| format!("loading panicked: {e}"))?
+    let runtime = &info.card.runtime_config;
+    let names = (runtime.tool_call_parser.clone(), runtime.reasoning_parser.clone());
+    tokio::task::spawn_blocking(move || {
+        build(&source, &loaded, &template, (names.0.as_deref(), names.1.as_deref()))
+    })
+    .await
+    .map_err(|e| format!("loading panicked: {e}"))?
 }
 
 /// The files that decide on the template, as paths here.
@@ -112,7 +117,13 @@ async fn template_files(files: &CardFiles, card: &ModelCard) -> Result<TemplateF
     Ok(found)
 }
 
-fn build(source: &ModelSource, files: &LoadedFiles, template: &TemplateFiles) -> Result<Assets, String> {
+fn build(
+    source: &ModelSource,
+    files: &LoadedFiles,
+    template: &TemplateFiles,
+    names: (Option<&str>, Option<&str>),
+) -> Result<Assets, String> {
+    let parsers = parsers(names, files);
     let path = match &files.tokenizer {
         Some(TokenizerFile::HfJson(path)) => path,
         Some(TokenizerFile::Tiktoken(_)) => {
@@ -134,7 +145,24 @@ fn build(source: &ModelSource, files: &LoadedFiles, template: &TemplateFiles) ->
         }
     });
     let eos = eos_ids(files.generation_config.as_ref(), files.config.as_ref());
-    Ok(Assets { tokenizer, template, eos })
+    Ok(Assets { tokenizer, template, eos, parsers })
+}
+
+/// The parsers that the card names; `auto` lets the model's type or its template decide. A name that is not served is
+/// said once, and the text then passes as it is.
+fn parsers((tool, reasoning): (Option<&str>, Option<&str>), files: &LoadedFiles) -> ParserSpec {
+    if [tool, reasoning].contains(&Some("auto")) {
+        let text = |json: &Option<Value>, member: &str| {
+            json.as_ref().and_then(|json| json[member].as_str()).unwrap_or_default().to_owned()
+        };
+        let template =
+            files.chat_template.clone().unwrap_or_else(|| text(&files.tokenizer_config, "chat_template"));
+        return ParserSpec::auto(&text(&files.config, "model_type"), &template);
+    }
+    ParserSpec::by_name(tool, reasoning).unwrap_or_else(|error| {
+        tracing::warn!(%error, "reasoning and tool calls of this model are passed on as text");
+        ParserSpec::default()
+    })
 }
 
 /// `eos_token_id` of the generation config, else of the model's own: a number or a list.

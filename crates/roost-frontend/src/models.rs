@@ -7,6 +7,7 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use roost_cluster::WorkerInfo;
 use roost_kv::{ApproximateIndex, Index, Overlap, SequenceHash, WorkerId};
+use roost_parser::ParserSpec;
 use roost_router::Router;
 use roost_template::ChatTemplate;
 use roost_tokenizer::Tokenizer;
@@ -69,6 +70,8 @@ pub(crate) struct Assets {
     pub(crate) template: Result<ChatTemplate, String>,
     /// End-of-sequence ids.
     pub(crate) eos: Vec<u32>,
+    /// How reasoning and tool calls are read; off when the card names no parser.
+    pub(crate) parsers: ParserSpec,
 }
 
 /// The workers of one model and what they hold.

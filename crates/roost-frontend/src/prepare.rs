@@ -1,5 +1,6 @@
 //! Body bytes to a request that a worker takes: split, look the model up, render, tokenize, hash. One hop.
 
+mod calls;
 pub(crate) mod pool;
 
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use roost_wire::message::{
     AgentContext, EngineRequest, GuidedDecoding, OutputOptions, Routing, SamplingOptions, StopConditions,
 };
 
+use self::calls::Calls;
 use crate::finish::Finisher;
 use crate::models::{Lookup, Model};
 use crate::respond::choice::{Choice, Ending};
@@ -62,6 +64,7 @@ struct Common {
     skip_special_tokens: Option<bool>,
     cache_salt: Option<String>,
     nvext: NvExt,
+    calls: Option<Calls>,
 }
 
 impl Prepared {
@@ -119,8 +122,10 @@ fn chat(shared: &Shared, body: &Bytes, session: Session, received: Instant) -> O
     let mut finisher = Finisher::begin(shared, &model, Flavor::Chat, request.stream, received);
     let result = prompt_ids(&model, &request, &mut finisher);
     let ids = finisher.check(result).map_err(Refused::counted)?;
+    let calls = finisher.check(Calls::of(&request, &model)).map_err(Refused::counted)?;
     let common = Common {
         flavor: Flavor::Chat,
+        calls: Some(calls),
         stream: request.stream,
         stream_options: request.stream_options,
         limits: request.limits,
@@ -152,6 +157,7 @@ fn completion(shared: &Shared, body: &Bytes, session: Session, received: Instant
     let ids = finisher.check(ids).map_err(Refused::counted)?;
     let common = Common {
         flavor: Flavor::Completion,
+        calls: None,
         stream: request.stream,
         stream_options: request.stream_options,
         limits: request.limits,
@@ -281,7 +287,7 @@ fn known_ids(model: &Model, ids: Vec<u32>, param: &str) -> Result<Vec<u32>, ApiE
 fn complete(
     model: Arc<Model>,
     ids: Vec<u32>,
-    common: Common,
+    mut common: Common,
     session: Session,
     mut finisher: Finisher,
 ) -> Result<(Prepared, Wanted), ApiError> {
@@ -290,16 +296,28 @@ fn complete(
     if limit > 0 && isl >= limit {
         return finisher.check(Err(ApiError::context_length(limit, isl + 1)));
     }
+    // More than fits is capped to what fits: the answer then ends with `length`.
+    if limit > 0
+        && let Some(max_tokens) = &mut common.limits.max_tokens
+    {
+        let room = u32::try_from(limit - isl).unwrap_or(u32::MAX);
+        *max_tokens = room.min(*max_tokens);
+    }
     let salt =
         session.tenant.as_deref().or(common.nvext.cache_salt.as_deref()).or(common.cache_salt.as_deref());
     let tokens: Arc<[u32]> = ids.into();
     let blocks = Blocks::compute(&tokens, model.block_size, hash::seed(None, salt));
     let engine = finisher.check(engine_request(&model, Arc::clone(&tokens), &common, &session, salt))?;
     finisher.prepared(isl, &session, common.nvext.wants_worker_id());
+    let counts_reasoning = common.calls.is_some() && model.assets.parsers.reasons();
+    let parser = common.calls.and_then(|calls| calls.parser(&model, &tokens));
+    // Marks of some families are special tokens: the parser must see them.
+    let marks = parser.is_some() && model.assets.parsers.needs_special_tokens();
+    let skip_special = common.skip_special_tokens.unwrap_or(true) && !marks;
     let ignore_eos = common.stop.ignore_eos == Some(true);
     let hidden: &[u32] = if ignore_eos { &[] } else { &model.assets.eos };
     let choice = Choice::new(Ending {
-        decode: model.assets.tokenizer.decode_stream(&tokens, common.skip_special_tokens.unwrap_or(true)),
+        decode: model.assets.tokenizer.decode_stream(&tokens, skip_special),
         stops: StopScanner::new(
             common.stop.strings.iter().map(String::as_str),
             common.stop.include_stop_str == Some(true),
@@ -311,6 +329,8 @@ fn complete(
         ),
         max_tokens: common.limits.max_tokens,
         prompt_tokens: isl,
+        parser,
+        counts_reasoning,
     });
     let id = session.uuid.unwrap_or_else(uuid::Uuid::new_v4).to_string().into_boxed_str();
     let pin = Pin {
@@ -372,7 +392,7 @@ fn engine_request(
             min_p: sampling.min_p,
             seed: sampling.seed,
             include_stop_str_in_output: common.stop.include_stop_str,
-            guided_decoding: guided(&sampling.guided)?,
+            guided_decoding: guided(&sampling.guided, common.calls.as_ref())?,
             ..SamplingOptions::default()
         },
         output_options: OutputOptions {
@@ -390,6 +410,7 @@ fn engine_request(
             strict_priority: session.strict_priority.or(common.nvext.strict_priority),
             ..Routing::default()
         }),
+        require_reasoning: common.calls.as_ref().is_some_and(|calls| calls.require_reasoning),
         extra_args: extra_args(&common.nvext, salt),
         agent_context: session.id.as_deref().map(|id| AgentContext {
             session_id: id.to_owned(),
@@ -402,7 +423,11 @@ fn engine_request(
     })
 }
 
-fn guided(guided: &Guided) -> Result<Option<GuidedDecoding>, ApiError> {
+/// A tool choice that asks for calls goes before a format of the answer.
+fn guided(guided: &Guided, calls: Option<&Calls>) -> Result<Option<GuidedDecoding>, ApiError> {
+    if let Some(schema) = calls.and_then(|calls| calls.schema.clone()) {
+        return Ok(Some(GuidedDecoding { json: Some(schema), ..GuidedDecoding::default() }));
+    }
     if !guided.is_some() {
         return Ok(None);
     }

@@ -14,7 +14,6 @@ const NO_EFFECT: &[&str] = &[
     "modalities",
     "prompt_cache_key",
     "web_search_options",
-    "parallel_tool_calls",
     "mm_processor_kwargs",
     "safety_identifier",
     "verbosity",
@@ -31,6 +30,10 @@ pub struct ChatRequest {
     pub messages: Raw,
     /// JSON array of tools, verbatim; `None` when absent or switched off by `tool_choice: "none"`.
     pub tools: Option<Raw>,
+    /// Whether and how tools are to be called.
+    pub tool_choice: ToolChoice,
+    /// `parallel_tool_calls`; the default is true.
+    pub parallel_tool_calls: Option<bool>,
     /// Answer as server-sent events.
     pub stream: bool,
     /// Stream details.
@@ -63,6 +66,20 @@ pub struct ChatRequest {
     pub ignored: Ignored,
 }
 
+/// Whether and how tools are to be called.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum ToolChoice {
+    /// The model decides.
+    #[default]
+    Auto,
+    /// No calls.
+    None,
+    /// At least one call.
+    Required,
+    /// A call of this function.
+    Named(String),
+}
+
 impl ChatRequest {
     /// Splits and checks a request body.
     pub fn parse(body: &Bytes, policy: FieldPolicy) -> Result<Self, ApiError> {
@@ -84,7 +101,7 @@ impl ChatRequest {
         }
         let stream = fields.get("stream")?.unwrap_or(false);
         let stream_options = StreamOptions::take(&mut fields, stream)?;
-        let tools = tools(&mut fields)?;
+        let (tools, tool_choice) = tools(&mut fields)?;
         for (name, hint) in [("logprobs", "true"), ("logit_bias", "")] {
             if let Some(value) = fields.raw(name)
                 && (value.get() == hint || (hint.is_empty() && value.get() != "{}"))
@@ -110,6 +127,8 @@ impl ChatRequest {
             model,
             messages,
             tools,
+            tool_choice,
+            parallel_tool_calls: fields.get("parallel_tool_calls")?,
             stream,
             stream_options,
             limits,
@@ -143,10 +162,10 @@ fn check_messages(messages: &Raw) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Tools that the prompt shows. A choice that needs constrained decoding is refused by name until it is served.
-fn tools(fields: &mut Fields<'_>) -> Result<Option<Raw>, ApiError> {
+/// Tools that the prompt shows, and what is to be done with them.
+fn tools(fields: &mut Fields<'_>) -> Result<(Option<Raw>, ToolChoice), ApiError> {
     let tools = fields.raw("tools");
-    let choice = fields.raw("tool_choice");
+    let choice = fields.raw("tool_choice").map(tool_choice).transpose()?.unwrap_or_default();
     if let Some(tools) = tools {
         let list: Vec<&RawValue> = serde_json::from_str(tools.get())
             .map_err(|_| ApiError::invalid("tools", "`tools` must be a list"))?;
@@ -157,25 +176,39 @@ fn tools(fields: &mut Fields<'_>) -> Result<Option<Raw>, ApiError> {
             return Err(ApiError::invalid("tools", "Validation: `tools` has more than 1536 entries"));
         }
     }
-    if let Some(choice) = choice {
-        match interpret::<String>("", "tool_choice", choice).as_deref() {
-            Ok("auto") => {}
-            Ok("none") => return Ok(None),
-            Ok("required") if tools.is_none() => {
-                return Err(ApiError::invalid(
-                    "tool_choice",
-                    "Validation: `tool_choice: required` needs `tools`",
-                ));
-            }
-            _ => {
-                return Err(ApiError::not_implemented(
-                    "tool_choice",
-                    "A required or named `tool_choice` is not served yet; send `auto` or `none`.",
-                ));
-            }
+    match choice {
+        ToolChoice::Auto => {}
+        ToolChoice::None => return Ok((None, choice)),
+        ToolChoice::Required | ToolChoice::Named(_) if tools.is_none() => {
+            return Err(ApiError::invalid("tool_choice", "Validation: this `tool_choice` needs `tools`"));
         }
+        ToolChoice::Required | ToolChoice::Named(_) => {}
     }
-    Ok(tools.map(|tools| Raw::slice_of(fields.body(), tools.get())))
+    Ok((tools.map(|tools| Raw::slice_of(fields.body(), tools.get())), choice))
+}
+
+fn tool_choice(raw: &RawValue) -> Result<ToolChoice, ApiError> {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        function: Function,
+    }
+    #[derive(serde::Deserialize)]
+    struct Function {
+        name: String,
+    }
+    let wrong = || {
+        let text = "`tool_choice` must be `none`, `auto`, `required` or `{\"type\":\"function\",\"function\":{\"name\":…}}`";
+        ApiError::invalid("tool_choice", text)
+    };
+    if let Ok(named) = serde_json::from_str::<Named>(raw.get()) {
+        return Ok(ToolChoice::Named(named.function.name));
+    }
+    match interpret::<String>("", "tool_choice", raw).map_err(|_| wrong())?.as_str() {
+        "auto" => Ok(ToolChoice::Auto),
+        "none" => Ok(ToolChoice::None),
+        "required" => Ok(ToolChoice::Required),
+        _ => Err(wrong()),
+    }
 }
 
 #[cfg(test)]

@@ -37,6 +37,31 @@ impl Finish {
     }
 }
 
+/// The next piece of a chat answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// Text for the user.
+    Content(&'a str),
+    /// Text of the reasoning.
+    Reasoning(&'a str),
+    /// A tool call begins; its arguments follow.
+    ToolStart {
+        /// Position of the call.
+        index: u32,
+        /// Id of the call.
+        id: &'a str,
+        /// Name of the function.
+        name: &'a str,
+    },
+    /// The next characters of a call's arguments.
+    ToolArguments {
+        /// Position of the call.
+        index: u32,
+        /// Characters to append.
+        fragment: &'a str,
+    },
+}
+
 /// Writes the events of one streamed answer into a byte buffer.
 ///
 /// The parts that never change (id, model, time) are rendered once; an event costs a few copies and no
@@ -48,6 +73,7 @@ pub struct ChunkWriter {
     tail: Box<[u8]>,
     role_sent: bool,
     running_usage: bool,
+    reasoning_field: &'static str,
     nvext: Option<Box<str>>,
 }
 
@@ -73,6 +99,7 @@ impl ChunkWriter {
             tail: tail[..].into(),
             role_sent: false,
             running_usage: false,
+            reasoning_field: "reasoning_content",
             nvext: None,
         }
     }
@@ -87,23 +114,34 @@ impl ChunkWriter {
         self.nvext = Some(json.into());
     }
 
+    /// Names the member that carries reasoning; the default is `reasoning_content`.
+    pub fn set_reasoning_field(&mut self, name: &'static str) {
+        self.reasoning_field = name;
+    }
+
     /// Whether the first chunk, the one with the role, has been written.
     pub fn started(&self) -> bool {
         self.role_sent
     }
 
-    /// Writes a chunk with new text; the first one carries the role.
-    pub fn text(&mut self, out: &mut BytesMut, text: &str, usage: &Usage) {
-        out.reserve(self.head.len() + self.tail.len() + text.len() + 128);
+    /// Writes a chunk with the next piece; the first one carries the role. A text completion has content only.
+    pub fn piece(&mut self, out: &mut BytesMut, piece: Piece<'_>, usage: &Usage) {
+        out.reserve(self.head.len() + self.tail.len() + 256);
         out.put_slice(&self.head);
         match self.flavor {
             Flavor::Chat => {
-                out.put_slice(b"{\"index\":0,\"delta\":{\"content\":\"");
-                write_escaped(out, text);
-                out.put_slice(if self.role_sent { b"\"}" } else { b"\",\"role\":\"assistant\"}".as_slice() });
-                out.put_slice(b",\"finish_reason\":null,\"logprobs\":null}");
+                out.put_slice(b"{\"index\":0,\"delta\":{");
+                self.member(out, piece);
+                if !self.role_sent {
+                    out.put_slice(b",\"role\":\"assistant\"");
+                }
+                out.put_slice(b"},\"finish_reason\":null,\"logprobs\":null}");
             }
             Flavor::Completion => {
+                let text = match piece {
+                    Piece::Content(text) => text,
+                    Piece::Reasoning(_) | Piece::ToolStart { .. } | Piece::ToolArguments { .. } => "",
+                };
                 out.put_slice(b"{\"text\":\"");
                 write_escaped(out, text);
                 out.put_slice(b"\",\"index\":0}");
@@ -111,6 +149,38 @@ impl ChunkWriter {
         }
         self.role_sent = true;
         self.close(out, usage);
+    }
+
+    fn member(&self, out: &mut BytesMut, piece: Piece<'_>) {
+        match piece {
+            Piece::Content(text) => {
+                out.put_slice(b"\"content\":\"");
+                write_escaped(out, text);
+                out.put_u8(b'"');
+            }
+            Piece::Reasoning(text) => {
+                write_string(out, self.reasoning_field);
+                out.put_slice(b":\"");
+                write_escaped(out, text);
+                out.put_u8(b'"');
+            }
+            Piece::ToolStart { index, id, name } => {
+                out.put_slice(b"\"tool_calls\":[{\"index\":");
+                write_u64(out, u64::from(index));
+                out.put_slice(b",\"id\":");
+                write_string(out, id);
+                out.put_slice(b",\"type\":\"function\",\"function\":{\"name\":");
+                write_string(out, name);
+                out.put_slice(b",\"arguments\":\"\"}}]");
+            }
+            Piece::ToolArguments { index, fragment } => {
+                out.put_slice(b"\"tool_calls\":[{\"index\":");
+                write_u64(out, u64::from(index));
+                out.put_slice(b",\"function\":{\"arguments\":\"");
+                write_escaped(out, fragment);
+                out.put_slice(b"\"}}]");
+            }
+        }
     }
 
     /// Writes the last chunk of the choice.

@@ -16,9 +16,9 @@ mod raw;
 mod sampling;
 mod usage;
 
-pub use answer::{Answer, AnswerWriter};
-pub use chat::ChatRequest;
-pub use chunk::{ChunkWriter, Finish, Flavor};
+pub use answer::{Answer, AnswerWriter, ToolCall};
+pub use chat::{ChatRequest, ToolChoice};
+pub use chunk::{ChunkWriter, Finish, Flavor, Piece};
 pub use completion::{CompletionRequest, Prompt};
 pub use error::{ApiError, ErrorShape};
 pub use fields::{FieldPolicy, Ignored};

@@ -11,6 +11,8 @@ pub struct Usage {
     pub completion_tokens: u64,
     /// Prompt tokens served from the worker's KV cache, when it reported them.
     pub cached_tokens: Option<u64>,
+    /// Generated tokens that were reasoning, where reasoning is parsed.
+    pub reasoning_tokens: Option<u64>,
 }
 
 impl Usage {
@@ -24,6 +26,11 @@ impl Usage {
         if let Some(cached) = self.cached_tokens {
             out.put_slice(b",\"prompt_tokens_details\":{\"cached_tokens\":");
             write_u64(out, cached);
+            out.put_u8(b'}');
+        }
+        if let Some(reasoning) = self.reasoning_tokens {
+            out.put_slice(b",\"completion_tokens_details\":{\"reasoning_tokens\":");
+            write_u64(out, reasoning);
             out.put_u8(b'}');
         }
         out.put_u8(b'}');

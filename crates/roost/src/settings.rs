@@ -33,6 +33,10 @@ pub(crate) fn frontend(o: &options::Serve) -> frontend::Config {
             } else {
                 roost_openai::FieldPolicy::Ignore
             },
+            reasoning_field: match o.http.reasoning_field {
+                options::ReasoningField::ReasoningContent => "reasoning_content",
+                options::ReasoningField::Reasoning => "reasoning",
+            },
             drain: o.http.graceful_shutdown_timeout,
             ..frontend::Http::default()
         },

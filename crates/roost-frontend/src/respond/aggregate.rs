@@ -3,6 +3,8 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
+use roost_openai::{Piece, ToolCall};
+
 use super::choice::Choice;
 use crate::dispatch::Active;
 use crate::failure::Failure;
@@ -11,20 +13,51 @@ use crate::finish::Finisher;
 /// How long the end mark of a worker's stream may take after the finish reason.
 const END_WAIT: Duration = Duration::from_secs(5);
 
-/// Folds a worker's stream into `choice`; its text stays there. `silence` bounds the pause between two items.
+/// A whole answer.
+#[derive(Debug, Default)]
+pub(crate) struct Whole {
+    pub(crate) content: String,
+    pub(crate) reasoning: String,
+    pub(crate) calls: Vec<ToolCall>,
+}
+
+impl Whole {
+    fn add(&mut self, piece: Piece<'_>) {
+        match piece {
+            Piece::Content(text) => self.content.push_str(text),
+            Piece::Reasoning(text) => self.reasoning.push_str(text),
+            Piece::ToolStart { id, name, .. } => {
+                self.calls.push(ToolCall {
+                    id: id.to_owned(),
+                    name: name.to_owned(),
+                    arguments: String::new(),
+                });
+            }
+            Piece::ToolArguments { fragment, .. } => {
+                if let Some(call) = self.calls.last_mut() {
+                    call.arguments.push_str(fragment);
+                }
+            }
+        }
+    }
+}
+
+/// Folds a worker's stream. `silence` bounds the pause between two items.
 pub(crate) async fn collect(
     mut active: Active,
     choice: &mut Choice,
     finisher: &mut Finisher,
     silence: Option<Duration>,
-) -> Result<(), Failure> {
+) -> Result<Whole, Failure> {
     finisher.answered(&active);
-    let result = fold(&mut active, choice, finisher, silence).await;
+    let mut whole = Whole::default();
+    let result = fold(&mut active, choice, finisher, silence, &mut whole).await;
+    choice.take_pieces(|piece, _| whole.add(piece));
     match &result {
         Ok(()) => active.succeeded(),
         Err(failure) => active.failed(failure),
     }
-    result
+    result.map(|()| whole)
 }
 
 async fn fold(
@@ -32,12 +65,14 @@ async fn fold(
     choice: &mut Choice,
     finisher: &mut Finisher,
     silence: Option<Duration>,
+    whole: &mut Whole,
 ) -> Result<(), Failure> {
     let mut next = active.take_first();
     loop {
         if let Some(output) = next.take() {
             let tokens = choice.push(&output)?;
             finisher.tokens(tokens, choice, active);
+            choice.take_pieces(|piece, _| whole.add(piece));
             if choice.engine_must_stop() {
                 return Ok(());
             }

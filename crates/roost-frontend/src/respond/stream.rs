@@ -127,10 +127,8 @@ impl AnswerBody {
     }
 
     fn write_progress(&mut self) {
-        if self.choice.has_text() {
-            self.writer.text(&mut self.out, self.choice.text(), self.choice.usage());
-            self.choice.clear_text();
-        }
+        let (writer, out) = (&mut self.writer, &mut self.out);
+        self.choice.take_pieces(|piece, usage| writer.piece(out, piece, usage));
         if let Some(finish) = self.choice.finish()
             && !self.finish_sent
         {

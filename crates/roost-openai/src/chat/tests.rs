@@ -75,6 +75,19 @@ fn tool_choice_none_hides_the_tools() {
 }
 
 #[test]
+fn tool_choices() {
+    let choice = |json: &str| {
+        parse(&format!(r#"{{"model":"m","messages":[{{}}],"tools":[{{}}],"tool_choice":{json}}}"#))
+            .map(|r| r.tool_choice)
+    };
+    assert_eq!(choice(r#""required""#), Ok(ToolChoice::Required));
+    let named = choice(r#"{"type":"function","function":{"name":"f"}}"#);
+    assert_eq!(named, Ok(ToolChoice::Named("f".into())));
+    assert_eq!(choice(r#""sometimes""#).unwrap_err().param(), Some("tool_choice"));
+    assert!(parse(r#"{"model":"m","messages":[{}],"tool_choice":"required"}"#).is_err());
+}
+
+#[test]
 fn refusals_name_the_member() {
     refused(
         "{",

@@ -46,9 +46,10 @@ fn normalise(mut events: Vec<Value>, id: &str) -> Vec<Value> {
 fn chat_stream_equals_the_peer() {
     let mut w = ChunkWriter::new(Flavor::Chat, "chatcmpl-1", "qwen3", 7);
     let mut out = BytesMut::new();
-    let usage = Usage { prompt_tokens: 19, completion_tokens: 4, cached_tokens: None };
+    let usage =
+        Usage { prompt_tokens: 19, completion_tokens: 4, cached_tokens: None, reasoning_tokens: None };
     for text in ["<think>", "why", "</think>", "ok"] {
-        w.text(&mut out, text, &usage);
+        w.piece(&mut out, Piece::Content(text), &usage);
     }
     w.finish(&mut out, Finish::Stop, &usage);
     w.usage(&mut out, &usage);
@@ -65,9 +66,9 @@ fn chat_stream_equals_the_peer() {
 fn completion_stream_equals_the_peer() {
     let mut w = ChunkWriter::new(Flavor::Completion, "cmpl-1", "qwen3", 7);
     let mut out = BytesMut::new();
-    let usage = Usage { prompt_tokens: 8, completion_tokens: 2, cached_tokens: None };
-    w.text(&mut out, "Hi", &usage);
-    w.text(&mut out, " there", &usage);
+    let usage = Usage { prompt_tokens: 8, completion_tokens: 2, cached_tokens: None, reasoning_tokens: None };
+    w.piece(&mut out, Piece::Content("Hi"), &usage);
+    w.piece(&mut out, Piece::Content(" there"), &usage);
     w.finish(&mut out, Finish::Stop, &usage);
     w.usage(&mut out, &usage);
     w.done(&mut out);
@@ -89,9 +90,34 @@ fn nvext_and_running_usage_are_on_every_chunk() {
     w.set_running_usage(true);
     w.set_nvext(r#"{"worker_id":{"decode_worker_id":1}}"#);
     let mut out = BytesMut::new();
-    let usage = Usage { prompt_tokens: 3, completion_tokens: 1, cached_tokens: Some(2) };
-    w.text(&mut out, "a", &usage);
+    let usage =
+        Usage { prompt_tokens: 3, completion_tokens: 1, cached_tokens: Some(2), reasoning_tokens: None };
+    w.piece(&mut out, Piece::Content("a"), &usage);
     let event = &events(&out)[0];
     assert_eq!(event["usage"]["prompt_tokens_details"]["cached_tokens"], 2);
     assert_eq!(event["nvext"]["worker_id"]["decode_worker_id"], 1);
+}
+
+/// The members of the recorded exchanges `reasoning_stream` and `tool_named_stream`, less the role-only first chunk
+/// and the empty `content` beside each call.
+#[test]
+fn reasoning_and_calls() {
+    let mut w = ChunkWriter::new(Flavor::Chat, "c", "m", 7);
+    let mut out = BytesMut::new();
+    let usage = Usage::default();
+    w.piece(&mut out, Piece::Reasoning("why"), &usage);
+    w.piece(&mut out, Piece::ToolStart { index: 0, id: "call-1", name: "get_weather" }, &usage);
+    w.piece(&mut out, Piece::ToolArguments { index: 0, fragment: "{\"" }, &usage);
+    w.finish(&mut out, Finish::ToolCalls, &usage);
+    let deltas: Vec<Value> = events(&out).iter().map(|event| event["choices"][0]["delta"].clone()).collect();
+    assert_eq!(
+        deltas,
+        [
+            json!({"reasoning_content": "why", "role": "assistant"}),
+            json!({"tool_calls": [{"index": 0, "id": "call-1", "type": "function",
+                "function": {"name": "get_weather", "arguments": ""}}]}),
+            json!({"tool_calls": [{"index": 0, "function": {"arguments": "{\""}}]}),
+            json!({}),
+        ]
+    );
 }
