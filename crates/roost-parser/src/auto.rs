@@ -52,6 +52,10 @@ fn probe(template: &str) -> Names {
     if template.contains("<|channel|>") && template.contains("<|message|>") {
         return (Some("harmony"), Some("gpt_oss"));
     }
+    if template.contains("]<]minimax[>[") {
+        // Its calls look like those of others from afar and are not built.
+        return (None, Some("minimax_m3"));
+    }
     let find = |table: &[(&str, &'static str)]| {
         table.iter().find(|(text, _)| template.contains(text)).map(|(_, name)| *name)
     };
@@ -63,6 +67,8 @@ fn probe(template: &str) -> Names {
     });
     let reasoning = match tool {
         Some(name @ ("deepseek_v4" | "deepseek_v41")) => Some(name),
+        // Their calls may interrupt the reasoning.
+        Some(name @ ("kimi_k2" | "minimax_m2")) => template.contains("<think>").then_some(name),
         _ => find(REASONING_PROBES),
     };
     (tool, reasoning)

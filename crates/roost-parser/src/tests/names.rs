@@ -85,8 +85,10 @@ fn guesses() {
     assert_eq!(guess("gpt_oss", ""), (Some("harmony"), Some("gpt_oss")));
     assert_eq!(guess("qwen3", "<tool_call>\n{\"name\": … <think>"), (Some("hermes"), Some("qwen3")));
     assert_eq!(guess("qwen3_moe", "<tool_call>\n<function=f>"), (Some("qwen3_coder"), None));
-    assert_eq!(guess("x", "<minimax:tool_call><think>"), (Some("minimax_m2"), Some("qwen3")));
-    assert_eq!(guess("x", "<|tool_calls_section_begin|><think></think>"), (Some("kimi_k2"), Some("qwen3")));
+    assert_eq!(guess("x", "<minimax:tool_call><think>"), (Some("minimax_m2"), Some("minimax_m2")));
+    assert_eq!(guess("x", "<|tool_calls_section_begin|><think></think>"), (Some("kimi_k2"), Some("kimi_k2")));
+    assert_eq!(guess("x", "]<]minimax[>[<tool_call>"), (None, Some("minimax_m3")));
+    assert_eq!(guess("x", "<|tool_calls_section_begin|>"), (Some("kimi_k2"), None));
     assert_eq!(guess("x", "<tool_call>{name}<arg_key>"), (Some("glm47"), None));
     assert_eq!(guess("deepseek_v3", "<｜tool▁call▁begin｜>…```json"), (Some("deepseek_v3"), None));
     assert_eq!(

@@ -115,7 +115,14 @@ const SHARDS: &[&str] = &[
 ];
 
 fn generated(rng: &mut fastrand::Rng) -> String {
-    (0..rng.usize(1..24)).map(|_| *rng.choice(SHARDS).unwrap()).collect()
+    let mut text = String::new();
+    for _ in 0..rng.usize(1..24) {
+        match rng.u8(0..4) {
+            0 => text.push(rng.char(..)),
+            _ => text.push_str(rng.choice(SHARDS).unwrap()),
+        }
+    }
+    text
 }
 
 /// Outputs of all fixtures.
