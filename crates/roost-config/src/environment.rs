@@ -13,6 +13,7 @@ pub struct Environment {
 impl Environment {
     /// The variables of this process, read once. Names or values that are not UTF-8 are left out: no option has
     /// such a name, and a path given that way can be given as a flag.
+    #[expect(clippy::disallowed_methods, reason = "the one place where the environment is read")]
     pub fn capture() -> Self {
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))

@@ -6,7 +6,6 @@ use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use axum::routing::{get, post};
-use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
 use roost_openai::{ApiError, Flavor};
 
@@ -44,7 +43,7 @@ pub(crate) fn build(shared: Arc<Shared>) -> Router {
 
 async fn set_thresholds(State(app): App, request: Request) -> Response {
     match crate::body::read(request.into_body(), ADMIN_BODY_LIMIT, app.config.http.body_stall).await {
-        Ok(body) => status::set_thresholds(&app, &Bytes::from(body)),
+        Ok(body) => status::set_thresholds(&app, &body),
         Err(error) => reply::error(&error, app.config.http.error_shape),
     }
 }
