@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use roost_tests::{Cluster, Options, Peer, Peers, Request, worker_of};
 use roost_worker::ModelFiles;
 use serde_json::{Value, json};
@@ -36,11 +36,8 @@ fn chat(cluster: &Cluster, content: &str, extra: Value) -> Request {
 }
 
 async fn ready(cluster: &Cluster, workers: usize, peers: &[&Peer]) -> Result<()> {
-    let result = cluster.wait_for_workers(MODEL, workers).await;
-    for peer in peers.iter().filter(|_| result.is_err()) {
-        println!("{}", peer.output());
-    }
-    result
+    let outputs = || peers.iter().map(|peer| peer.output()).collect::<Vec<_>>().join("\n");
+    cluster.wait_for_workers(MODEL, workers).await.with_context(outputs)
 }
 
 async fn home(cluster: &Cluster, session: &str, content: &str) -> Result<(u64, u64)> {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 fn body(content: &str, extra: Value) -> Value {
     let mut body = json!({"model": MODEL, "messages": [{"role": "user", "content": content}]});
-    for (key, value) in extra.as_object().unwrap() {
+    for (key, value) in extra.as_object().into_iter().flatten() {
         body[key] = value.clone();
     }
     body
