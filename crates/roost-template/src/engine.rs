@@ -8,15 +8,18 @@ mod methods;
 mod numbers;
 mod repr;
 
+use std::sync::PoisonError;
+
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value};
 
 pub(crate) use errors::{load_error, render_error};
-pub(crate) use functions::NOW;
+pub(crate) use functions::{NOW, is_stateful};
 pub(crate) use json_dump::dump_json;
 pub(crate) use numbers::write_float;
 
 use crate::error::LoadError;
+use crate::incremental::{self, Sink};
 use crate::syntax;
 
 /// What one rendering may cost.
@@ -53,6 +56,7 @@ impl Engine {
         environment.set_debug(false);
         filters::register(&mut environment);
         functions::register(&mut environment);
+        incremental::register(&mut environment);
         Self { environment, limits }
     }
 
@@ -61,10 +65,36 @@ impl Engine {
         self.limits = limits;
     }
 
-    /// Compiles `source` under `name`.
-    pub(crate) fn add(&mut self, name: &'static str, source: &str) -> Result<(), LoadError> {
+    /// Compiles `source` under `name`, and where possible a form of it that can be watched.
+    pub(crate) fn add(
+        &mut self,
+        [name, watched_name]: [&'static str; 2],
+        source: &str,
+    ) -> Result<(), LoadError> {
         let rewritten = syntax::rewrite(source);
+        if let Some(watched) = syntax::main_loop::watch(&rewritten) {
+            // A form that does not compile is not used.
+            let _absent = self.environment.add_template_owned(watched_name, watched);
+        }
         self.environment.add_template_owned(name, rewritten).map_err(|e| load_error(&e, source))
+    }
+
+    /// Whether there is a template of this name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.environment.get_template(name).is_ok()
+    }
+
+    /// Renders the template `name` into `sink`, whatever else looks at it.
+    pub(crate) fn render_into(
+        &self,
+        name: &str,
+        context: Value,
+        sink: &Sink,
+    ) -> Result<(), minijinja::Error> {
+        let template = self.environment.get_template(name)?;
+        let mut output = SharedOutput { sink: Sink::clone(sink), left: self.limits.bytes };
+        template.render_captured_to(context, &mut output)?;
+        Ok(())
     }
 
     /// Renders the template `name` within the limits.
@@ -88,6 +118,24 @@ impl std::io::Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.left = self.left.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::StorageFull)?;
         self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// [`Bounded`], shared.
+struct SharedOutput {
+    sink: Sink,
+    left: usize,
+}
+
+impl std::io::Write for SharedOutput {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.left = self.left.checked_sub(bytes.len()).ok_or(std::io::ErrorKind::StorageFull)?;
+        self.sink.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
         Ok(bytes.len())
     }
 

@@ -52,11 +52,35 @@ pub(crate) fn read(
 ) -> Result<Vec<Message>, RenderError> {
     let mut messages = parse(raw)?;
     for (index, message) in messages.iter_mut().enumerate() {
-        shape::content(message, index, capabilities)?;
-        shape::tool_calls(message, index, capabilities, broken)?;
-        shape::reasoning(message, capabilities);
+        shape(message, index, capabilities, broken)?;
     }
     Ok(shape::roles(messages, capabilities))
+}
+
+/// Reads one message of a request, as [`read`] does for a template that takes every order of roles.
+pub(crate) fn read_one(
+    raw: &str,
+    index: usize,
+    capabilities: &Capabilities,
+    broken: BrokenArguments,
+) -> Result<Message, RenderError> {
+    // As a list, so that it may be nested as deep as in one.
+    let mut messages = parse(&["[", raw, "]"].concat())?;
+    let mut message = messages.pop().ok_or_else(|| invalid("messages", "must not be empty"))?;
+    shape(&mut message, index, capabilities, broken)?;
+    Ok(message)
+}
+
+fn shape(
+    message: &mut Message,
+    index: usize,
+    capabilities: &Capabilities,
+    broken: BrokenArguments,
+) -> Result<(), RenderError> {
+    shape::content(message, index, capabilities)?;
+    shape::tool_calls(message, index, capabilities, broken)?;
+    shape::reasoning(message, capabilities);
+    Ok(())
 }
 
 /// Parses the messages of a request as they are.

@@ -1,6 +1,7 @@
 //! The chat template of one model.
 
 mod continuation;
+mod continued;
 
 use std::time::SystemTime;
 
@@ -11,6 +12,7 @@ use crate::deepseek::DeepSeek;
 use crate::engine::{Engine, Limits, NOW, render_error};
 use crate::error::{LoadError, RenderError};
 use crate::files::{Sources, TemplateFiles, Templates};
+use crate::incremental::{Continued, Digester, Turn};
 use crate::messages::{self, BrokenArguments};
 use crate::prompt::Prompt;
 
@@ -20,8 +22,9 @@ const LIMITS: Limits = Limits { fuel: 20_000_000, bytes: 64 << 20 };
 /// For the small conversations a template is probed with when it is loaded.
 const PROBE_LIMITS: Limits = Limits { fuel: 200_000, bytes: 1 << 20 };
 
-const DEFAULT: &str = "default";
-const TOOL_USE: &str = "tool_use";
+/// A template's name, and the name of the form of it that can be watched.
+const DEFAULT: [&str; 2] = ["default", "default, watched"];
+const TOOL_USE: [&str; 2] = ["tool_use", "tool_use, watched"];
 
 /// A compiled chat template. Rendering takes `&self` and may be called from any number of threads; it is CPU
 /// work of roughly a millisecond per hundred messages.
@@ -43,6 +46,7 @@ struct Jinja {
     /// Present when requests with tools have a template of their own.
     tool_use: Option<Capabilities>,
     special_tokens: Vec<(String, String)>,
+    digester: Digester,
 }
 
 /// What is rendered. The JSON slices are those of the request, unchanged.
@@ -129,6 +133,17 @@ impl ChatTemplate {
             Renderer::DeepSeek(family) => family.render(input),
         }
     }
+
+    /// Renders a conversation that may continue an earlier one. The messages are those of `turn`, not of `input`; the
+    /// text is that of [`render`](Self::render). `None` where that has to be called instead: for some templates, and
+    /// for a conversation that it refuses.
+    #[must_use]
+    pub fn render_continued(&self, input: &RenderInput<'_>, turn: &Turn<'_>) -> Option<Continued> {
+        match &self.renderer {
+            Renderer::Jinja(jinja) => jinja.render_continued(input, turn),
+            Renderer::DeepSeek(_) => None,
+        }
+    }
 }
 
 impl From<Jinja> for ChatTemplate {
@@ -145,9 +160,11 @@ impl Jinja {
         if let Some(source) = &templates.tool_use {
             engine.add(TOOL_USE, source)?;
         }
-        let mut jinja = Self { engine, default: Capabilities::default(), tool_use: None, special_tokens };
-        jinja.default = jinja.probe(DEFAULT, source);
-        jinja.tool_use = templates.tool_use.as_deref().map(|source| jinja.probe(TOOL_USE, source));
+        let digester = Digester::default();
+        let mut jinja =
+            Self { engine, default: Capabilities::default(), tool_use: None, special_tokens, digester };
+        jinja.default = jinja.probe(DEFAULT[0], source);
+        jinja.tool_use = templates.tool_use.as_deref().map(|source| jinja.probe(TOOL_USE[0], source));
         jinja.engine.set_limits(LIMITS);
         Ok(jinja)
     }
@@ -157,36 +174,43 @@ impl Jinja {
     }
 
     fn render(&self, input: &RenderInput<'_>) -> Result<Prompt, RenderError> {
-        let tools = match input.tools {
-            Some(raw) => {
-                let tools =
-                    messages::parse_json(raw).map_err(|e| messages::invalid("tools", &e.to_string()))?;
-                tools.is_true().then_some(tools)
-            }
-            None => None,
-        };
+        let tools = tools(input)?;
         let capabilities = self.capabilities(tools.is_some());
         let messages = messages::read(input.messages, capabilities, input.broken_arguments)?;
         let final_text =
             input.continue_final_message.then(|| continuation::final_text(&messages)).transpose()?;
+        let [name, _] = self.name(tools.is_some());
+        let context = self.context(messages::into_value(messages), tools, input)?;
+        let mut text = self.engine.render(name, Value::from_pairs(context)).map_err(|e| render_error(&e))?;
+        if let Some(final_text) = final_text {
+            continuation::cut(&mut text, &final_text)?;
+        }
+        Ok(Prompt { text, segments: None })
+    }
+
+    fn name(&self, with_tools: bool) -> [&'static str; 2] {
+        if with_tools && self.tool_use.is_some() { TOOL_USE } else { DEFAULT }
+    }
+
+    /// All variables of a rendering.
+    fn context(
+        &self,
+        messages: Value,
+        tools: Option<Value>,
+        input: &RenderInput<'_>,
+    ) -> Result<Vec<(String, Value)>, RenderError> {
         let kwargs = match input.kwargs {
             Some(raw) => messages::parse_object(raw)
                 .map_err(|e| messages::invalid("chat_template_kwargs", &e.to_string()))?,
             None => Vec::new(),
         };
-        let name = if tools.is_some() && self.tool_use.is_some() { TOOL_USE } else { DEFAULT };
-        let mut variables = self.variables(messages::into_value(messages), tools, input.now);
+        let mut variables = self.variables(messages, tools, input.now);
         variables.push((
             "add_generation_prompt".into(),
             Value::from(input.add_generation_prompt && !input.continue_final_message),
         ));
         variables.extend(kwargs);
-        let mut text =
-            self.engine.render(name, Value::from_pairs(variables)).map_err(|e| render_error(&e))?;
-        if let Some(final_text) = final_text {
-            continuation::cut(&mut text, &final_text)?;
-        }
-        Ok(Prompt { text, segments: None })
+        Ok(variables)
     }
 
     fn variables(&self, messages: Value, tools: Option<Value>, now: SystemTime) -> Vec<(String, Value)> {
@@ -208,6 +232,13 @@ impl Jinja {
             self.engine.render(name, Value::from_pairs(variables)).ok()
         })
     }
+}
+
+/// The tools, when there are any.
+fn tools(input: &RenderInput<'_>) -> Result<Option<Value>, RenderError> {
+    let Some(raw) = input.tools else { return Ok(None) };
+    let tools = messages::parse_json(raw).map_err(|e| messages::invalid("tools", &e.to_string()))?;
+    Ok(tools.is_true().then_some(tools))
 }
 
 #[cfg(test)]

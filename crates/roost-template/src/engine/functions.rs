@@ -22,6 +22,11 @@ pub(super) fn register(environment: &mut Environment<'static>) {
     environment.add_function(crate::syntax::VARIADIC, variadic);
 }
 
+/// Whether a value changes when it is called, unlike a function or macro.
+pub(crate) fn is_stateful(value: &Value) -> bool {
+    value.downcast_object_ref::<Joiner>().is_some() || value.downcast_object_ref::<Cycler>().is_some()
+}
+
 fn raise_exception(message: String) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
 }

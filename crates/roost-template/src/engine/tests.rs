@@ -12,7 +12,7 @@ fn render(template: &str, context: &str) -> Result<String, String> {
 
 fn render_limited(template: &str, context: &str) -> Result<String, RenderError> {
     let mut engine = Engine::new(Limits { fuel: 200_000, bytes: 1 << 20 });
-    engine.add("t", template).map_err(|e| RenderError::Template(e.to_string()))?;
+    engine.add(["t", "t, watched"], template).map_err(|e| RenderError::Template(e.to_string()))?;
     let mut variables = parse_object(context).unwrap();
     variables.push((NOW.into(), Value::from(1_700_000_000)));
     engine.render("t", Value::from_pairs(variables)).map_err(|e| render_error(&e))
@@ -66,7 +66,7 @@ fn runaway_templates_end_in_an_error() {
 #[test]
 fn output_is_bounded() {
     let mut engine = Engine::new(Limits { fuel: 1_000_000, bytes: 10 });
-    engine.add("t", "{{ 'x' * n }}").unwrap();
+    engine.add(["t", "t, watched"], "{{ 'x' * n }}").unwrap();
     let render = |n: u32| engine.render("t", Value::from_pairs([("n", n)])).map_err(|e| render_error(&e));
     assert_eq!(render(10).unwrap().len(), 10);
     assert!(matches!(render(11), Err(RenderError::TooLarge(_))));

@@ -1,0 +1,132 @@
+//! Rendering a conversation that continues one rendered before.
+//!
+//! A template is watched while it loops over the messages: which other messages an iteration looks at, whether it asks
+//! for the end of the loop, and what the names it mentions stand for. The next rendering of a longer conversation runs
+//! the template too, but leaves out the iterations whose inputs are all the same as before; their text is the same.
+//! Everything before and after the loop is always run. Where a template does what cannot be watched (an iteration that
+//! changes a namespace, a list that is no plain part of the messages, a date), nothing is left out.
+
+mod digest;
+mod messages;
+mod watch;
+
+use std::sync::Arc;
+
+pub(crate) use digest::Digester;
+pub(crate) use messages::Lazy;
+pub(crate) use watch::{Watcher, register};
+
+/// The context variable that carries the [`Watcher`].
+pub(crate) const WATCHER: &str = "__watcher";
+
+/// Most inputs of one iteration that are remembered.
+const INPUTS: usize = 4;
+
+/// What a rendering leaves for the next one: per iteration of the loop over the messages, what it looked at and where
+/// its text ends. 56 bytes per message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// Text before the loop: length and digest.
+    head: (usize, u128),
+    /// What the names that an iteration can reach stood for.
+    names: u128,
+    steps: Vec<Step>,
+}
+
+/// One iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Step {
+    /// Bytes of the prompt up to its end.
+    end: usize,
+    /// The message it renders.
+    message: u32,
+    /// Its other inputs; `None` when they are too many or could not be watched.
+    inputs: Option<[Input; INPUTS]>,
+    /// The caller can go on behind it.
+    resumable: bool,
+}
+
+/// Something an iteration looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Input {
+    #[default]
+    Nothing,
+    /// A member of a message.
+    Message(u32),
+    /// That there is no message of this index.
+    NoMessage(u32),
+    /// The number of messages or of iterations.
+    Count(u32),
+    /// Whether it was the last iteration.
+    Last(bool),
+}
+
+/// A conversation rendered as the continuation of another.
+#[derive(Debug)]
+pub struct Continued {
+    /// The prompt behind the reused bytes.
+    pub text: String,
+    /// Bytes at the start of the earlier prompt that this one starts with too; they are not in `text`.
+    pub reused: usize,
+    /// Iterations that were left out.
+    pub skipped: usize,
+    /// For the next rendering; `None` when the template cannot be watched.
+    pub trace: Option<Trace>,
+}
+
+/// The messages of a conversation and what is known of them from the turn before.
+#[derive(Clone, Debug)]
+pub struct Turn<'a> {
+    /// Each message as JSON, in order.
+    pub messages: Vec<&'a str>,
+    /// How many of the first messages are byte for byte those of the rendering that left the trace.
+    pub unchanged: usize,
+    /// The trace of a rendering with the same template, tools, arguments and settings.
+    pub trace: Option<&'a Trace>,
+}
+
+impl Trace {
+    /// Bytes of the prompt up to the end of each iteration.
+    pub fn ends(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
+        self.steps.iter().map(|step| step.end)
+    }
+
+    /// Tells behind which iterations the caller is able to go on, in the order of [`ends`](Self::ends). Without this,
+    /// a trace is good for nothing.
+    pub fn set_resumable(&mut self, resumable: impl IntoIterator<Item = bool>) {
+        for (step, resumable) in self.steps.iter_mut().zip(resumable) {
+            step.resumable = resumable;
+        }
+    }
+
+    /// Bytes of memory it takes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.steps.capacity() * size_of::<Step>()
+    }
+
+    /// How many of the first iterations would give the text they gave.
+    fn valid(&self, items: &[u32], unchanged: usize, count: usize) -> usize {
+        let holds = |at: usize, input: &Input| match *input {
+            Input::Nothing => true,
+            Input::Message(index) => (index as usize) < unchanged,
+            Input::NoMessage(index) => index as usize >= count,
+            Input::Count(number) => number as usize == count,
+            Input::Last(last) => last == (at + 1 == items.len()),
+        };
+        let steps = self.steps.iter().zip(items).enumerate();
+        let valid = steps.take_while(|(at, (step, item))| {
+            step.message == **item
+                && (step.message as usize) < unchanged
+                && step.inputs.is_some_and(|inputs| inputs.iter().all(|input| holds(*at, input)))
+        });
+        let valid = valid.count();
+        self.steps[..valid].iter().rposition(|step| step.resumable).map_or(0, |last| last + 1)
+    }
+}
+
+/// Text that is written piece by piece and looked at meanwhile.
+pub(crate) type Sink = Arc<std::sync::Mutex<Vec<u8>>>;
+
+#[cfg(test)]
+mod tests;

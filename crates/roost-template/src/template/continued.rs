@@ -1,0 +1,45 @@
+//! Rendering watched, see [`crate::incremental`].
+
+use minijinja::Value;
+
+use super::{Jinja, RenderInput, tools};
+use crate::incremental::{Continued, Lazy, Sink, Turn, WATCHER, Watcher};
+
+impl Jinja {
+    pub(super) fn render_continued(&self, input: &RenderInput<'_>, turn: &Turn<'_>) -> Option<Continued> {
+        let tools = tools(input).ok()?;
+        let capabilities = *self.capabilities(tools.is_some());
+        let [_, name] = self.name(tools.is_some());
+        // Messages that are joined with others are not rendered one by one.
+        let joins = capabilities.refuses_late_system || capabilities.refuses_user_runs;
+        if joins || input.continue_final_message || turn.messages.is_empty() || !self.engine.has(name) {
+            return None;
+        }
+        let broken = input.broken_arguments;
+        let messages = Lazy::new(&turn.messages, turn.unchanged, capabilities, broken).ok()?;
+        let sink = Sink::default();
+        let trace = turn.trace.filter(|_| turn.unchanged > 0).cloned();
+        let watcher =
+            Watcher::new(messages.clone(), turn.unchanged, trace, self.digester.clone(), sink.clone());
+        let watcher = Value::from_object(watcher);
+        let mut context = self.context(Value::from_dyn_object(messages.clone()), tools, input).ok()?;
+        context.push((WATCHER.into(), watcher.clone()));
+        self.engine.render_into(name, Value::from_pairs(context), &sink).ok()?;
+        if messages.has_failed() {
+            return None;
+        }
+        let mut watched = watcher.downcast_object_ref::<Watcher>()?.take();
+        let mut text = String::from_utf8(std::mem::take(&mut *sink.lock().ok()?)).ok()?;
+        let skipped = watched.skipped;
+        let reused = match (&mut watched.trace, skipped) {
+            (_, 0) => 0,
+            (Some(trace), skipped) => {
+                text.drain(..watched.head);
+                trace.ends().nth(skipped - 1)?
+            }
+            // Only a loop that ended tells what it left out.
+            (None, _) => return None,
+        };
+        Some(Continued { text, reused, skipped, trace: watched.trace })
+    }
+}
