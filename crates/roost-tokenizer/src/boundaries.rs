@@ -23,9 +23,28 @@ const JOINED: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct Boundaries {
     /// Tokens found in the text as it is, before all others.
-    raw: Option<AhoCorasick>,
+    raw: Option<Tokens>,
     /// Tokens found between those, in normalized text; present only where normalizing changes nothing.
-    normalized: Option<AhoCorasick>,
+    normalized: Option<Tokens>,
+}
+
+/// Tokens that are looked for together.
+#[derive(Debug)]
+struct Tokens {
+    automaton: AhoCorasick,
+    /// By pattern: nothing that follows the token in a text can make it another one. So it is no part of another token
+    /// and, when it is found late, ends in the beginning of none that is found earlier.
+    solid: Vec<bool>,
+}
+
+/// A piece of text between two places where it may be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Span {
+    Text,
+    /// An added token.
+    Token,
+    /// An added token that stays one whatever follows it.
+    Solid,
 }
 
 #[derive(Deserialize)]
@@ -63,9 +82,15 @@ impl Boundaries {
             return None;
         }
         let (normalized, raw): (Vec<_>, Vec<_>) = tokens.into_iter().partition(|token| token.normalized);
+        let all = || raw.iter().chain(&normalized).map(|token| token.content.as_str());
+        let is_part = |token: &str| all().any(|other| other.len() > token.len() && other.contains(token));
+        let opens_raw = |tail: &str| raw.iter().any(|other| other.content.starts_with(tail));
+        let is_opening = |token: &str| token.char_indices().skip(1).any(|(at, _)| opens_raw(&token[at..]));
         let boundaries = Self {
-            raw: automaton(&raw),
-            normalized: if normalizers.is_empty() { automaton(&normalized) } else { None },
+            raw: Tokens::new(&raw, |token| !is_part(token)),
+            normalized: (normalizers.is_empty())
+                .then(|| Tokens::new(&normalized, |token| !is_part(token) && !is_opening(token)))
+                .flatten(),
         };
         let any = boundaries.raw.is_some() || boundaries.normalized.is_some();
         (any && boundaries.holds(encoder, &raw, &normalized)).then_some(boundaries)
@@ -98,7 +123,8 @@ impl Boundaries {
         let mut segments: Vec<Range<usize>> = Vec::new();
         // A joined piece that may still grow.
         let mut open: Option<Range<usize>> = None;
-        for (span, is_token) in self.spans(text) {
+        for (span, kind) in self.spans(text) {
+            let is_token = kind != Span::Text;
             if !is_token && span.len() >= ALONE {
                 segments.extend(open.take());
                 segments.push(span);
@@ -111,41 +137,53 @@ impl Boundaries {
         segments
     }
 
-    /// The tokens in `text` and the texts between them, in order, as (range, is token).
-    fn spans<'a>(&'a self, text: &'a str) -> impl Iterator<Item = (Range<usize>, bool)> + 'a {
-        split(self.raw.as_ref(), text, 0..text.len()).flat_map(move |(span, is_token)| {
-            let between = if is_token { None } else { self.normalized.as_ref() };
-            split(between, text, span).map(move |(part, found)| (part, is_token || found))
+    /// Ends of the tokens in `text` that stay tokens whatever follows; in order.
+    pub(crate) fn solid_ends<'a>(&'a self, text: &'a str) -> impl Iterator<Item = usize> + 'a {
+        self.spans(text).filter(|(_, kind)| *kind == Span::Solid).map(|(range, _)| range.end)
+    }
+
+    /// The tokens in `text` and the texts between them, in order.
+    fn spans<'a>(&'a self, text: &'a str) -> impl Iterator<Item = (Range<usize>, Span)> + 'a {
+        split(self.raw.as_ref(), text, 0..text.len()).flat_map(move |(range, kind)| {
+            let inner = (kind == Span::Text).then_some(self.normalized.as_ref()).flatten();
+            split(inner, text, range)
+                .map(move |(part, found)| (part, if inner.is_some() { found } else { kind }))
         })
     }
 }
 
-/// Cuts a part of `text` at the matches of an automaton; without one it stays whole.
-fn split<'a>(
-    automaton: Option<&'a AhoCorasick>,
-    text: &'a str,
-    part: Range<usize>,
-) -> impl Iterator<Item = (Range<usize>, bool)> + 'a {
-    let mut at = part.start;
-    let end = part.end;
-    let matches = automaton
-        .into_iter()
-        .flat_map(move |automaton| automaton.find_iter(&text[part.clone()]).map(move |m| (m, part.start)));
-    let last = std::iter::once(None);
-    matches.map(Some).chain(last).flat_map(move |found| {
-        let token = found.map_or(end..end, |(m, offset)| offset + m.start()..offset + m.end());
-        let before = at..token.start;
-        at = token.end;
-        [(before, false), (token, true)].into_iter().filter(|(range, _)| !range.is_empty())
-    })
+impl Tokens {
+    fn new(tokens: &[AddedToken], is_solid: impl Fn(&str) -> bool) -> Option<Self> {
+        if tokens.is_empty() {
+            return None;
+        }
+        let contents = || tokens.iter().map(|token| token.content.as_str());
+        let automaton =
+            AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(contents()).ok()?;
+        Some(Self { automaton, solid: contents().map(is_solid).collect() })
+    }
 }
 
-fn automaton(tokens: &[AddedToken]) -> Option<AhoCorasick> {
-    if tokens.is_empty() {
-        return None;
-    }
-    let contents = tokens.iter().map(|token| &token.content);
-    AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(contents).ok()
+/// Cuts a part of `text` at the tokens in it; without tokens to look for it stays whole.
+fn split<'a>(
+    tokens: Option<&'a Tokens>,
+    text: &'a str,
+    part: Range<usize>,
+) -> impl Iterator<Item = (Range<usize>, Span)> + 'a {
+    let (start, end) = (part.start, part.end);
+    let found = tokens.into_iter().flat_map(move |tokens| {
+        tokens.automaton.find_iter(&text[part.clone()]).map(move |m| {
+            let kind = if tokens.solid[m.pattern().as_usize()] { Span::Solid } else { Span::Token };
+            (start + m.start()..start + m.end(), kind)
+        })
+    });
+    let mut at = start;
+    // A token without length at the end brings the last text.
+    found.chain(std::iter::once((end..end, Span::Token))).flat_map(move |(token, kind)| {
+        let before = at..token.start;
+        at = token.end;
+        [(before, Span::Text), (token, kind)].into_iter().filter(|(range, _)| !range.is_empty())
+    })
 }
 
 /// The steps of a normalizer or pre-tokenizer, sequences taken apart.

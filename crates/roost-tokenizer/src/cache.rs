@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fingerprint::Fingerprinter;
+pub use fingerprint::Fingerprinter;
 
 const SHARDS: usize = 16;
 
@@ -165,4 +165,4 @@ impl Shard {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -3,6 +3,7 @@
 //!
 //! - [`Tokenizer`]: `tokenizer.json` behind one of two encoders, cheap to clone and to share.
 //! - [`SegmentCache`]: ids of prompt segments that were encoded before, for all tokenizers of a process.
+//! - [`EncodedPrompt`]: ids of a prompt that the next turn of a session goes on from.
 //! - [`DecodeStream`]: ids of one generated sequence to text, never splitting a character.
 //! - [`StopScanner`], [`StopIds`]: where a generated sequence ends.
 
@@ -12,13 +13,15 @@ mod cache;
 mod decode_stream;
 mod detokenizer;
 mod error;
+mod prompt;
 mod stop;
 mod tokenizer;
 
 pub use backend::Backend;
-pub use cache::{CacheStats, SegmentCache};
+pub use cache::{CacheStats, Fingerprinter, SegmentCache};
 pub use decode_stream::DecodeStream;
 pub use error::Error;
+pub use prompt::{EncodedPrompt, Kept, Mark};
 pub use stop::{StopIds, StopKind, StopScanner};
 pub use tokenizer::{Segment, Tokenizer, without_nul};
 

@@ -32,7 +32,6 @@ pub struct Tokenizer {
 #[derive(Clone, Debug)]
 struct Cached {
     cache: Arc<SegmentCache>,
-    boundaries: Arc<Boundaries>,
     /// Name space of text with control tokens.
     prompts: u64,
     /// Name space of ordinary text.
@@ -43,6 +42,8 @@ struct Cached {
 pub(crate) struct Inner {
     pub(crate) encoder: Encoder,
     pub(crate) detokenizer: Detokenizer,
+    /// `None` where prompts cannot be cut safely.
+    pub(crate) boundaries: Option<Boundaries>,
 }
 
 impl Tokenizer {
@@ -65,20 +66,22 @@ impl Tokenizer {
             loaded => loaded?,
         };
         let detokenizer = Detokenizer::build(path, &encoder)?;
-        Ok(Self { inner: Arc::new(Inner { encoder, detokenizer }), cache: None })
+        let boundaries = Boundaries::of(path, &encoder);
+        if boundaries.is_none() {
+            tracing::info!(path = %path.display(), "prompts of this tokenizer cannot be cut safely, they are not cached");
+        }
+        Ok(Self { inner: Arc::new(Inner { encoder, detokenizer, boundaries }), cache: None })
     }
 
     /// The same tokenizer, with ids of segments taken from `cache` and left there. The ids are the same as without:
-    /// a model whose prompts cannot be cut safely does not use the cache. `path` is the file it was loaded from.
+    /// a model whose prompts cannot be cut safely does not use the cache.
     #[must_use]
-    pub fn with_cache(self, path: &Path, cache: Arc<SegmentCache>) -> Self {
-        let Some(boundaries) = Boundaries::of(path, &self.inner.encoder) else {
-            tracing::info!(path = %path.display(), "prompts of this tokenizer cannot be cut safely, they are not cached");
-            return Self { cache: None, ..self };
-        };
-        let (prompts, ordinary) = (cache.space(), cache.space());
-        let boundaries = Arc::new(boundaries);
-        Self { cache: Some(Cached { cache, boundaries, prompts, ordinary }), ..self }
+    pub fn with_cache(self, cache: Arc<SegmentCache>) -> Self {
+        let cached = self.inner.boundaries.is_some().then(|| {
+            let (prompts, ordinary) = (cache.space(), cache.space());
+            Cached { cache, prompts, ordinary }
+        });
+        Self { cache: cached, ..self }
     }
 
     /// Whether encoding uses a cache.
@@ -124,14 +127,15 @@ impl Tokenizer {
     }
 
     /// Appends the ids of one piece.
-    fn extend(&self, ids: &mut Vec<u32>, segment: Segment<'_>) -> Result<(), Error> {
+    pub(crate) fn extend(&self, ids: &mut Vec<u32>, segment: Segment<'_>) -> Result<(), Error> {
         let encoder = &self.inner.encoder;
         let Segment { text, special } = segment;
         match (&self.cache, special) {
             (Some(place), true) => {
                 // Prompts have about four bytes to a token.
                 ids.reserve(text.len() / 4 + 16);
-                for range in place.boundaries.segments(text) {
+                let segments = self.inner.boundaries.iter().flat_map(|boundaries| boundaries.segments(text));
+                for range in segments {
                     let part = &text[range];
                     place.cache.extend(place.prompts, part, ids, || encoder.encode(part, false))?;
                 }

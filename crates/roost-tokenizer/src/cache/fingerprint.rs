@@ -14,15 +14,17 @@ const SHIFT: usize = 2;
 const PRIME: u64 = (1 << 61) - 1;
 const LIMB: u32 = 60;
 
+/// Tells whether two texts are the same without keeping either: by 122 bits that nobody can aim at.
 #[derive(Clone)]
-pub(super) struct Fingerprinter {
+pub struct Fingerprinter {
     secret: Box<[u64; BLOCK_WORDS + SHIFT]>,
     points: [u64; 2],
 }
 
 impl Fingerprinter {
-    /// With secrets of the operating system's randomness.
-    pub(super) fn random() -> Self {
+    /// With secrets of the operating system's randomness. Fingerprints of two such values cannot be compared.
+    #[must_use]
+    pub fn random() -> Self {
         let random = RandomState::new();
         Self::with_secrets(|n| random.hash_one(n))
     }
@@ -35,7 +37,8 @@ impl Fingerprinter {
     }
 
     /// The fingerprint of `text` in a name space of its own.
-    pub(super) fn of(&self, space: u64, text: &[u8]) -> u128 {
+    #[must_use]
+    pub fn of(&self, space: u64, text: &[u8]) -> u128 {
         let mut sums = [0; 2];
         self.absorb(&mut sums, [u128::from(space); 2]);
         self.absorb(&mut sums, [text.len() as u128; 2]);

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::SegmentCache;
-use crate::test_files::{REAL_MODELS, real_path, real_tokenizer, tiny_path, tiny_tokenizer};
+use crate::test_files::{REAL_MODELS, real_tokenizer, tiny_tokenizer};
 use crate::{Backend, Segment, Tokenizer};
 
 /// Pieces that like to merge with what stands beside them.
@@ -30,19 +30,19 @@ const PIECES: [&str; 22] = [
     "ſ",
 ];
 
-struct Texts {
-    random: fastrand::Rng,
-    tokens: Vec<String>,
+pub(crate) struct Texts {
+    pub(crate) random: fastrand::Rng,
+    pub(crate) tokens: Vec<String>,
 }
 
 impl Texts {
-    fn new(seed: u64, tokenizer: &Tokenizer) -> Self {
+    pub(crate) fn new(seed: u64, tokenizer: &Tokenizer) -> Self {
         let tokens = tokenizer.inner.encoder.added_tokens().into_iter().map(|token| token.content).collect();
         Self { random: fastrand::Rng::with_seed(seed), tokens }
     }
 
     /// A message: pieces, spellings of control tokens, broken spellings, and now and then a long run.
-    fn message(&mut self) -> String {
+    pub(crate) fn message(&mut self) -> String {
         let random = &mut self.random;
         let mut text = String::new();
         for _ in 0..random.usize(..30) {
@@ -110,7 +110,7 @@ fn cached_ids_are_the_ids_of_a_fresh_encode() {
         let Some(plain) = real_tokenizer(model, Backend::Fast) else { continue };
         for budget in [64 << 20, 200 << 10] {
             let cache = Arc::new(SegmentCache::new(budget));
-            let cached = plain.clone().with_cache(&real_path(model).unwrap(), Arc::clone(&cache));
+            let cached = plain.clone().with_cache(Arc::clone(&cache));
             assert!(cached.is_cached());
             check(model, &plain, &cached, &cache, budget, 60);
         }
@@ -119,7 +119,7 @@ fn cached_ids_are_the_ids_of_a_fresh_encode() {
         for backend in [Backend::Fast, Backend::Hf] {
             let plain = tiny_tokenizer(model, backend);
             let cache = Arc::new(SegmentCache::new(64 << 10));
-            let cached = plain.clone().with_cache(&tiny_path(model), Arc::clone(&cache));
+            let cached = plain.clone().with_cache(Arc::clone(&cache));
             assert!(cached.is_cached());
             check(model, &plain, &cached, &cache, 64 << 10, 100);
         }
@@ -135,7 +135,7 @@ fn cached_ids_are_those_of_the_other_backend() {
             continue;
         };
         let cache = Arc::new(SegmentCache::new(1 << 20));
-        let cached = fast.with_cache(&real_path(model).unwrap(), Arc::clone(&cache));
+        let cached = fast.with_cache(Arc::clone(&cache));
         check(model, &hf, &cached, &cache, 1 << 20, 4);
     }
 }
@@ -144,7 +144,7 @@ fn cached_ids_are_those_of_the_other_backend() {
 fn growing_conversations_hit() {
     let tokenizer = tiny_tokenizer("tiny-chatml", Backend::Fast);
     let cache = Arc::new(SegmentCache::new(1 << 20));
-    let tokenizer = tokenizer.with_cache(&tiny_path("tiny-chatml"), Arc::clone(&cache));
+    let tokenizer = tokenizer.with_cache(Arc::clone(&cache));
     let mut prompt = String::new();
     for turn in 0..50 {
         prompt += &format!("<|im_start|>user\n{turn}{}<|im_end|>\n", "word ".repeat(100));
@@ -161,7 +161,7 @@ fn growing_conversations_hit() {
 fn two_tokenizers_share_a_cache_and_no_ids() {
     let cache = Arc::new(SegmentCache::new(1 << 20));
     let [a, b] = ["tiny-chatml", "tiny-bos"]
-        .map(|model| tiny_tokenizer(model, Backend::Fast).with_cache(&tiny_path(model), Arc::clone(&cache)));
+        .map(|model| tiny_tokenizer(model, Backend::Fast).with_cache(Arc::clone(&cache)));
     a.encode("same text", false).unwrap();
     b.encode("same text", false).unwrap();
     b.encode_segments([Segment { text: "same text", special: false }]).unwrap();
