@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime};
 use bytes::Bytes;
 use roost_kv::{Blocks, hash};
 use roost_openai::{
-    ApiError, ChatRequest, CompletionRequest, Flavor, Guided, NvExt, Prompt, Raw, StreamOptions,
+    ApiError, ChatRequest, CompletionRequest, Flavor, Generation, Guided, NvExt, Prompt, Raw, StreamOptions,
 };
 use roost_router::Pin;
 use roost_template::{RenderInput, ThinkingControls};
@@ -53,17 +53,10 @@ pub(crate) struct Wanted {
     pub(crate) finisher: Finisher,
 }
 
-/// What both request kinds have in common once the prompt is ids.
-struct Common {
+/// What is wanted of a prompt that is ids.
+struct Asked {
     flavor: Flavor,
-    stream: bool,
-    stream_options: StreamOptions,
-    limits: roost_openai::Limits,
-    stop: roost_openai::Stop,
-    sampling: roost_openai::Sampling,
-    skip_special_tokens: Option<bool>,
-    cache_salt: Option<String>,
-    nvext: NvExt,
+    generation: Generation,
     calls: Option<Calls>,
 }
 
@@ -119,31 +112,21 @@ fn chat(shared: &Shared, body: &Bytes, session: Session, received: Instant) -> O
     let request = ChatRequest::parse(body, shared.config.http.fields).map_err(Refused::early)?;
     shared.metrics.ignored_fields(request.ignored.0.len());
     let model = find(shared, &request.model).map_err(Refused::early)?;
-    let mut finisher = Finisher::begin(shared, &model, Flavor::Chat, request.stream, received);
+    let mut finisher = Finisher::begin(shared, &model, Flavor::Chat, request.generation.stream, received);
     let result = prompt_ids(&model, &request, &mut finisher);
     let ids = finisher.check(result).map_err(Refused::counted)?;
     let calls = finisher.check(Calls::of(&request, &model)).map_err(Refused::counted)?;
-    let common = Common {
-        flavor: Flavor::Chat,
-        calls: Some(calls),
-        stream: request.stream,
-        stream_options: request.stream_options,
-        limits: request.limits,
-        stop: request.stop,
-        sampling: request.sampling,
-        skip_special_tokens: request.output.skip_special_tokens,
-        cache_salt: request.cache_salt,
-        nvext: request.nvext,
-    };
-    complete(model, ids, common, session, finisher).map_err(Refused::counted)
+    let asked = Asked { flavor: Flavor::Chat, generation: request.generation, calls: Some(calls) };
+    complete(model, ids, asked, session, finisher).map_err(Refused::counted)
 }
 
 fn completion(shared: &Shared, body: &Bytes, session: Session, received: Instant) -> Outcome {
     let request = CompletionRequest::parse(body, shared.config.http.fields).map_err(Refused::early)?;
     shared.metrics.ignored_fields(request.ignored.0.len());
     let model = find(shared, &request.model).map_err(Refused::early)?;
-    let mut finisher = Finisher::begin(shared, &model, Flavor::Completion, request.stream, received);
-    let ids = match (request.nvext.token_data.clone(), &request.prompt) {
+    let mut finisher =
+        Finisher::begin(shared, &model, Flavor::Completion, request.generation.stream, received);
+    let ids = match (request.generation.nvext.token_data.clone(), &request.prompt) {
         (Some(ids), _) => known_ids(&model, ids, "nvext.token_data"),
         (None, Prompt::Ids(ids)) => known_ids(&model, ids.clone(), "prompt"),
         (None, Prompt::Text(text)) => {
@@ -155,19 +138,8 @@ fn completion(shared: &Shared, body: &Bytes, session: Session, received: Instant
         }
     };
     let ids = finisher.check(ids).map_err(Refused::counted)?;
-    let common = Common {
-        flavor: Flavor::Completion,
-        calls: None,
-        stream: request.stream,
-        stream_options: request.stream_options,
-        limits: request.limits,
-        stop: request.stop,
-        sampling: request.sampling,
-        skip_special_tokens: request.output.skip_special_tokens,
-        cache_salt: request.cache_salt,
-        nvext: request.nvext,
-    };
-    complete(model, ids, common, session, finisher).map_err(Refused::counted)
+    let asked = Asked { flavor: Flavor::Completion, generation: request.generation, calls: None };
+    complete(model, ids, asked, session, finisher).map_err(Refused::counted)
 }
 
 fn find(shared: &Shared, name: &str) -> Result<Arc<Model>, ApiError> {
@@ -185,7 +157,7 @@ fn find(shared: &Shared, name: &str) -> Result<Arc<Model>, ApiError> {
 }
 
 fn prompt_ids(model: &Model, request: &ChatRequest, finisher: &mut Finisher) -> Result<Vec<u32>, ApiError> {
-    if let Some(ids) = request.nvext.token_data.clone() {
+    if let Some(ids) = request.generation.nvext.token_data.clone() {
         return known_ids(model, ids, "nvext.token_data");
     }
     let template = model.assets.template.as_ref().map_err(|why| ApiError::invalid("model", why.clone()))?;
@@ -287,7 +259,7 @@ fn known_ids(model: &Model, ids: Vec<u32>, param: &str) -> Result<Vec<u32>, ApiE
 fn complete(
     model: Arc<Model>,
     ids: Vec<u32>,
-    mut common: Common,
+    mut asked: Asked,
     session: Session,
     mut finisher: Finisher,
 ) -> Result<(Prepared, Wanted), ApiError> {
@@ -298,58 +270,61 @@ fn complete(
     }
     // More than fits is capped to what fits: the answer then ends with `length`.
     if limit > 0
-        && let Some(max_tokens) = &mut common.limits.max_tokens
+        && let Some(max_tokens) = &mut asked.generation.limits.max_tokens
     {
         let room = u32::try_from(limit - isl).unwrap_or(u32::MAX);
         *max_tokens = room.min(*max_tokens);
     }
-    let salt =
-        session.tenant.as_deref().or(common.nvext.cache_salt.as_deref()).or(common.cache_salt.as_deref());
+    let salt = session
+        .tenant
+        .as_deref()
+        .or(asked.generation.nvext.cache_salt.as_deref())
+        .or(asked.generation.cache_salt.as_deref());
     let tokens: Arc<[u32]> = ids.into();
     let blocks = Blocks::compute(&tokens, model.block_size, hash::seed(None, salt));
-    let engine = finisher.check(engine_request(&model, Arc::clone(&tokens), &common, &session, salt))?;
-    finisher.prepared(isl, &session, common.nvext.wants_worker_id());
-    let counts_reasoning = common.calls.is_some() && model.assets.parsers.reasons();
-    let parser = common.calls.and_then(|calls| calls.parser(&model, &tokens));
+    let engine = finisher.check(engine_request(&model, Arc::clone(&tokens), &asked, &session, salt))?;
+    finisher.prepared(isl, &session, asked.generation.nvext.wants_worker_id());
+    let counts_reasoning = asked.calls.is_some() && model.assets.parsers.reasons();
+    let parser = asked.calls.and_then(|calls| calls.parser(&model, &tokens));
     // Marks of some families are special tokens: the parser must see them.
     let marks = parser.is_some() && model.assets.parsers.needs_special_tokens();
-    let skip_special = common.skip_special_tokens.unwrap_or(true) && !marks;
-    let ignore_eos = common.stop.ignore_eos == Some(true);
+    let skip_special = asked.generation.output.skip_special_tokens.unwrap_or(true) && !marks;
+    let ignore_eos = asked.generation.stop.ignore_eos == Some(true);
     let hidden: &[u32] = if ignore_eos { &[] } else { &model.assets.eos };
     let choice = Choice::new(Ending {
         decode: model.assets.tokenizer.decode_stream(&tokens, skip_special),
         stops: StopScanner::new(
-            common.stop.strings.iter().map(String::as_str),
-            common.stop.include_stop_str == Some(true),
+            asked.generation.stop.strings.iter().map(String::as_str),
+            asked.generation.stop.include_stop_str == Some(true),
         ),
         stop_ids: StopIds::new(
             hidden.iter().copied(),
-            common.stop.token_ids.iter().copied(),
-            common.limits.min_tokens.unwrap_or(0),
+            asked.generation.stop.token_ids.iter().copied(),
+            asked.generation.limits.min_tokens.unwrap_or(0),
         ),
-        max_tokens: common.limits.max_tokens,
+        max_tokens: asked.generation.limits.max_tokens,
         prompt_tokens: isl,
         parser,
         counts_reasoning,
     });
     let id = session.uuid.unwrap_or_else(uuid::Uuid::new_v4).to_string().into_boxed_str();
     let pin = Pin {
-        worker: session.worker.or(common.nvext.worker).map(roost_kv::WorkerId),
-        dp_rank: session.dp_rank.or(common.nvext.dp_rank),
+        worker: session.worker.or(asked.generation.nvext.worker).map(roost_kv::WorkerId),
+        dp_rank: session.dp_rank.or(asked.generation.nvext.dp_rank),
     };
     let prepared = Prepared {
         id,
         session,
         pin,
         blocks,
-        expected_output_tokens: common.nvext.expected_output_tokens,
+        expected_output_tokens: asked.generation.nvext.expected_output_tokens,
         engine,
         model,
     };
     let wanted = Wanted {
-        flavor: common.flavor,
-        stream: common.stream,
-        stream_options: common.stream_options,
+        flavor: asked.flavor,
+        stream: asked.generation.stream,
+        stream_options: asked.generation.stream_options,
         choice,
         finisher,
     };
@@ -359,27 +334,28 @@ fn complete(
 fn engine_request(
     model: &Model,
     token_ids: Arc<[u32]>,
-    common: &Common,
+    asked: &Asked,
     session: &Session,
     salt: Option<&str>,
 ) -> Result<EngineRequest, ApiError> {
-    let ignore_eos = common.stop.ignore_eos == Some(true);
+    let ignore_eos = asked.generation.stop.ignore_eos == Some(true);
     let eos = if ignore_eos { Vec::new() } else { model.assets.eos.clone() };
     let list = |list: &[u32]| (!list.is_empty()).then(|| list.to_vec());
-    let sampling = &common.sampling;
-    let priority = session.priority.or(common.nvext.priority);
+    let sampling = &asked.generation.sampling;
+    let priority = session.priority.or(asked.generation.nvext.priority);
     Ok(EngineRequest {
         model: model.name.to_string(),
         token_ids,
         stop_conditions: StopConditions {
-            max_tokens: common.limits.max_tokens,
-            stop: (!ignore_eos && !common.stop.strings.is_empty()).then(|| common.stop.strings.clone()),
-            stop_token_ids: list(&common.stop.token_ids),
+            max_tokens: asked.generation.limits.max_tokens,
+            stop: (!ignore_eos && !asked.generation.stop.strings.is_empty())
+                .then(|| asked.generation.stop.strings.clone()),
+            stop_token_ids: list(&asked.generation.stop.token_ids),
             stop_token_ids_visible: None,
             stop_token_ids_hidden: list(&eos),
-            min_tokens: common.limits.min_tokens,
-            ignore_eos: common.stop.ignore_eos,
-            max_thinking_tokens: common.limits.max_thinking_tokens,
+            min_tokens: asked.generation.limits.min_tokens,
+            ignore_eos: asked.generation.stop.ignore_eos,
+            max_thinking_tokens: asked.generation.limits.max_thinking_tokens,
         },
         sampling_options: SamplingOptions {
             n: sampling.n.map(u32::from),
@@ -391,27 +367,27 @@ fn engine_request(
             top_k: sampling.top_k,
             min_p: sampling.min_p,
             seed: sampling.seed,
-            include_stop_str_in_output: common.stop.include_stop_str,
-            guided_decoding: guided(&sampling.guided, common.calls.as_ref())?,
+            include_stop_str_in_output: asked.generation.stop.include_stop_str,
+            guided_decoding: guided(&sampling.guided, asked.calls.as_ref())?,
             ..SamplingOptions::default()
         },
         output_options: OutputOptions {
-            skip_special_tokens: common.skip_special_tokens,
+            skip_special_tokens: asked.generation.output.skip_special_tokens,
             ..OutputOptions::default()
         },
         eos_token_ids: eos,
         mdc_sum: Some(model.mdcsum.to_string()),
-        annotations: common.nvext.annotations.clone(),
+        annotations: asked.generation.nvext.annotations.clone(),
         routing: Some(Routing {
             cache_salt: salt.map(str::to_owned),
-            expected_output_tokens: common.nvext.expected_output_tokens,
+            expected_output_tokens: asked.generation.nvext.expected_output_tokens,
             priority,
             priority_jump: priority.map(f64::from),
-            strict_priority: session.strict_priority.or(common.nvext.strict_priority),
+            strict_priority: session.strict_priority.or(asked.generation.nvext.strict_priority),
             ..Routing::default()
         }),
-        require_reasoning: common.calls.as_ref().is_some_and(|calls| calls.require_reasoning),
-        extra_args: extra_args(&common.nvext, salt),
+        require_reasoning: asked.calls.as_ref().is_some_and(|calls| calls.require_reasoning),
+        extra_args: extra_args(&asked.generation.nvext, salt),
         agent_context: session.id.as_deref().map(|id| AgentContext {
             session_id: id.to_owned(),
             parent_session_id: session.parent.as_deref().map(str::to_owned),

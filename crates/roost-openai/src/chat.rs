@@ -2,7 +2,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use crate::fields::{Fields, interpret};
-use crate::{ApiError, FieldPolicy, Ignored, Limits, NvExt, Output, Raw, Sampling, Stop, StreamOptions};
+use crate::{ApiError, FieldPolicy, Generation, Ignored, Raw};
 
 /// Members that clients send and that change nothing here.
 const NO_EFFECT: &[&str] = &[
@@ -34,18 +34,8 @@ pub struct ChatRequest {
     pub tool_choice: ToolChoice,
     /// `parallel_tool_calls`; the default is true.
     pub parallel_tool_calls: Option<bool>,
-    /// Answer as server-sent events.
-    pub stream: bool,
-    /// Stream details.
-    pub stream_options: StreamOptions,
-    /// How much to generate.
-    pub limits: Limits,
-    /// When to stop.
-    pub stop: Stop,
-    /// Sampling numbers.
-    pub sampling: Sampling,
-    /// What the answer shows.
-    pub output: Output,
+    /// How to generate and how to answer.
+    pub generation: Generation,
     /// JSON object of template arguments.
     pub chat_template_kwargs: Option<Raw>,
     /// `reasoning_effort`, verbatim.
@@ -58,10 +48,6 @@ pub struct ChatRequest {
     pub continue_final_message: Option<bool>,
     /// `response_format`, verbatim: some templates show it.
     pub response_format: Option<Raw>,
-    /// Isolates the KV cache.
-    pub cache_salt: Option<String>,
-    /// NVIDIA's extension member.
-    pub nvext: NvExt,
     /// Members that had no effect.
     pub ignored: Ignored,
 }
@@ -99,8 +85,6 @@ impl ChatRequest {
                 ));
             }
         }
-        let stream = fields.get("stream")?.unwrap_or(false);
-        let stream_options = StreamOptions::take(&mut fields, stream)?;
         let (tools, tool_choice) = tools(&mut fields)?;
         for (name, hint) in [("logprobs", "true"), ("logit_bias", "")] {
             if let Some(value) = fields.raw(name)
@@ -110,8 +94,7 @@ impl ChatRequest {
             }
         }
         let response_format = fields.peek("response_format");
-        let sampling = Sampling::take(&mut fields)?;
-        let nvext = NvExt::take(&mut fields, policy, &mut ignored)?;
+        let generation = Generation::take(&mut fields, policy, &mut ignored)?;
         let kwargs = match (fields.slice("chat_template_kwargs"), fields.slice("chat_template_args")) {
             (Some(_), Some(_)) => {
                 return Err(ApiError::invalid(
@@ -121,28 +104,19 @@ impl ChatRequest {
             }
             (kwargs, args) => kwargs.or(args),
         };
-        let mut limits = Limits::take(&mut fields)?;
-        limits.max_thinking_tokens = limits.max_thinking_tokens.or(nvext.max_thinking_tokens);
         let request = ChatRequest {
             model,
             messages,
             tools,
             tool_choice,
             parallel_tool_calls: fields.get("parallel_tool_calls")?,
-            stream,
-            stream_options,
-            limits,
-            stop: Stop::take(&mut fields)?,
-            sampling,
-            output: Output::take(&mut fields)?,
+            generation,
             chat_template_kwargs: kwargs,
             reasoning_effort: fields.slice("reasoning_effort"),
             thinking: fields.slice("thinking"),
             add_generation_prompt: fields.get("add_generation_prompt")?,
             continue_final_message: fields.get("continue_final_message")?,
             response_format,
-            cache_salt: fields.get("cache_salt")?,
-            nvext,
             ignored: Ignored::default(),
         };
         fields.accept(NO_EFFECT);

@@ -2,7 +2,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use crate::fields::Fields;
-use crate::{ApiError, FieldPolicy, Ignored, Limits, NvExt, Output, Sampling, Stop, StreamOptions};
+use crate::{ApiError, FieldPolicy, Generation, Ignored};
 
 /// What a completion continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,22 +20,8 @@ pub struct CompletionRequest {
     pub model: String,
     /// What to continue.
     pub prompt: Prompt,
-    /// Answer as server-sent events.
-    pub stream: bool,
-    /// Stream details.
-    pub stream_options: StreamOptions,
-    /// How much to generate.
-    pub limits: Limits,
-    /// When to stop.
-    pub stop: Stop,
-    /// Sampling numbers.
-    pub sampling: Sampling,
-    /// What the answer shows.
-    pub output: Output,
-    /// Isolates the KV cache.
-    pub cache_salt: Option<String>,
-    /// NVIDIA's extension member.
-    pub nvext: NvExt,
+    /// How to generate and how to answer.
+    pub generation: Generation,
     /// Members that had no effect.
     pub ignored: Ignored,
 }
@@ -75,21 +61,8 @@ impl CompletionRequest {
                 return Err(ApiError::not_implemented(name, format!("`{name}` is not served yet.")));
             }
         }
-        let stream = fields.get("stream")?.unwrap_or(false);
-        let nvext = NvExt::take(&mut fields, policy, &mut ignored)?;
-        let request = CompletionRequest {
-            model,
-            prompt,
-            stream,
-            stream_options: StreamOptions::take(&mut fields, stream)?,
-            limits: Limits::take(&mut fields)?,
-            stop: Stop::take(&mut fields)?,
-            sampling: Sampling::take(&mut fields)?,
-            output: Output::take(&mut fields)?,
-            cache_salt: fields.get("cache_salt")?,
-            nvext,
-            ignored: Ignored::default(),
-        };
+        let generation = Generation::take(&mut fields, policy, &mut ignored)?;
+        let request = CompletionRequest { model, prompt, generation, ignored: Ignored::default() };
         fields.accept(&["user"]);
         fields.rest(policy, &mut ignored)?;
         Ok(CompletionRequest { ignored, ..request })

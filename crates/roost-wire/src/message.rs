@@ -9,7 +9,6 @@ pub(crate) mod envelope;
 mod error;
 mod finish;
 mod float;
-mod kv_query;
 mod options;
 mod routing;
 mod token_ids;
@@ -25,7 +24,6 @@ pub use engine_request::{EngineRequest, PrefillResult, RouterTargets, TokenIdFor
 pub use envelope::Envelope;
 pub use error::{DynamoError, ErrorClass, PublicDetails, Reason};
 pub use finish::FinishReason;
-pub use kv_query::KvQuery;
 pub use options::{GuidedDecoding, OutputOptions, SamplingOptions, StopConditions};
 pub use routing::{BootstrapInfo, RouterConfigOverride, Routing};
 pub use token_ids::OutputTokens;

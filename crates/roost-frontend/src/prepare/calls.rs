@@ -43,7 +43,7 @@ impl Calls {
             .map(|text| serde_json::from_str(&text))
             .transpose()
             .map_err(|e| ApiError::invalid("tools", format!("A tool's schema cannot be read: {e}")))?;
-        let constrained = schema.is_some() || request.sampling.guided.json.is_some();
+        let constrained = schema.is_some() || request.generation.sampling.guided.json.is_some();
         Ok(Calls {
             context: ToolContext {
                 tools: tools.into(),

@@ -1,6 +1,7 @@
 use expect_test::{Expect, expect};
 
 use super::*;
+use crate::StreamOptions;
 
 fn parse(body: &str) -> Result<ChatRequest, ApiError> {
     ChatRequest::parse(&Bytes::copy_from_slice(body.as_bytes()), FieldPolicy::Ignore)
@@ -18,9 +19,12 @@ fn the_agent_benchmark_request() {
         "max_completion_tokens":105,"ignore_eos":true,"temperature":1,"chat_template_kwargs":{"thinking":true,"reasoning_effort":"high"}}"#,
     );
     let r = ChatRequest::parse(&body, FieldPolicy::Refuse).unwrap();
-    assert_eq!((r.model.as_str(), r.stream, r.stream_options.include_usage), ("org/m", true, true));
     assert_eq!(
-        (r.limits.max_tokens, r.stop.ignore_eos, r.sampling.temperature),
+        (r.model.as_str(), r.generation.stream, r.generation.stream_options.include_usage),
+        ("org/m", true, true)
+    );
+    assert_eq!(
+        (r.generation.limits.max_tokens, r.generation.stop.ignore_eos, r.generation.sampling.temperature),
         (Some(105), Some(true), Some(1.0))
     );
     assert_eq!(r.chat_template_kwargs.unwrap().as_str(), r#"{"thinking":true,"reasoning_effort":"high"}"#);
@@ -34,7 +38,7 @@ fn nulls_are_absent_and_unknown_members_are_reported() {
         r#"{"model":"m","messages":[{}],"stream":null,"stream_options":null,"temperature":null,"stop":null,"tools":null,"nvext":null,"foo":1,"rid":"x"}"#,
     )
     .unwrap();
-    assert!(!r.stream);
+    assert!(!r.generation.stream);
     let mut names = r.ignored.0;
     names.sort();
     assert_eq!(names, ["foo", "rid"]);
@@ -44,13 +48,13 @@ fn nulls_are_absent_and_unknown_members_are_reported() {
 fn include_usage_null_is_not_asked_for() {
     let r = parse(r#"{"model":"m","messages":[{}],"stream":true,"stream_options":{"include_usage":null}}"#)
         .unwrap();
-    assert_eq!(r.stream_options, StreamOptions::default());
+    assert_eq!(r.generation.stream_options, StreamOptions::default());
 }
 
 #[test]
 fn max_completion_tokens_wins() {
     let r = parse(r#"{"model":"m","messages":[{}],"max_tokens":5,"max_completion_tokens":7}"#).unwrap();
-    assert_eq!(r.limits.max_tokens, Some(7));
+    assert_eq!(r.generation.limits.max_tokens, Some(7));
 }
 
 #[test]
@@ -60,8 +64,11 @@ fn schema_and_pins() {
         "nvext":{"annotations":["a"],"extra_fields":["worker_id"],"backend_instance_id":18446744073709551615,"dp_rank":1}}"#,
     )
     .unwrap();
-    assert_eq!(r.sampling.guided.json.unwrap().as_str(), r#"{"type":"object"}"#);
-    assert_eq!((r.nvext.worker, r.nvext.dp_rank, r.nvext.wants_worker_id()), (Some(u64::MAX), Some(1), true));
+    assert_eq!(r.generation.sampling.guided.json.unwrap().as_str(), r#"{"type":"object"}"#);
+    assert_eq!(
+        (r.generation.nvext.worker, r.generation.nvext.dp_rank, r.generation.nvext.wants_worker_id()),
+        (Some(u64::MAX), Some(1), true)
+    );
 }
 
 #[test]

@@ -61,16 +61,6 @@ fn captured_requests_decode_and_encode_to_the_same_bytes() {
 }
 
 #[test]
-fn captured_queries_decode_and_encode_to_the_same_bytes() {
-    let fixture = fixtures::read("request", "kv_query_initial");
-    let (codec, body) = body(&fixture);
-    let query: KvQuery = codec.decode(&body).unwrap();
-    assert_eq!(query, KvQuery::snapshot(11_467_724_667_926_561_259, 0));
-    assert_eq!(codec.encode(&query).unwrap(), body);
-    assert_eq!(serde_json::to_value(&query).unwrap(), fixture.json["body"]);
-}
-
-#[test]
 fn control_messages_encode_to_the_same_bytes() {
     for fixture in fixtures::all("request") {
         let frame =

@@ -1,0 +1,245 @@
+//! What the last turn of each session left for the next: ids, hashes, and which parts of them stay.
+//!
+//! A turn's messages usually are those of the turn before and some more. The memory tells which are the same by their
+//! bytes, the template which of their texts are ([`Trace`]), the tokenizer which of their ids are ([`Mark`]s inside an
+//! [`EncodedPrompt`]); only the rest is rendered, encoded and hashed. The result is that of doing everything anew.
+//!
+//! [`Mark`]: roost_tokenizer::Mark
+
+mod seen;
+mod turns;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use roost_kv::Blocks;
+use roost_template::{ChatTemplate, RenderError, RenderInput, Trace, Turn as TemplateTurn};
+use roost_tokenizer::{EncodedPrompt, Fingerprinter, Kept, Segment, Tokenizer, without_nul};
+
+use seen::Seen;
+use turns::Turns;
+
+/// Prompts of earlier turns, by session.
+#[derive(Debug)]
+pub struct PromptMemory {
+    fingerprinter: Fingerprinter,
+    turns: Mutex<Turns>,
+}
+
+/// Limits of a [`PromptMemory`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryConfig {
+    /// Bytes for all sessions together; 0 turns it off. A session takes about 5 for each token of its last prompt.
+    /// The sessions that were longest without a turn are forgotten first.
+    pub budget_bytes: usize,
+}
+
+impl Default for MemoryConfig {
+    fn default() -> Self {
+        Self { budget_bytes: 256 << 20 }
+    }
+}
+
+/// A chat request on its way to ids.
+#[derive(Clone, Copy, Debug)]
+pub struct PromptRequest<'a> {
+    /// What tells models apart: the checksum of the card.
+    pub model: &'a str,
+    /// Session; without one, the beginning of the conversation stands for it.
+    pub session: Option<&'a str>,
+    /// Session that a new session begins with the messages of.
+    pub parent: Option<&'a str>,
+    /// The model's template.
+    pub template: &'a ChatTemplate,
+    /// The model's tokenizer.
+    pub tokenizer: &'a Tokenizer,
+    /// What is rendered.
+    pub input: RenderInput<'a>,
+    /// Tokens per KV block.
+    pub block_size: u32,
+    /// Seed of the block hashes.
+    pub seed: u64,
+}
+
+/// A prompt as ids and hashes.
+#[derive(Clone, Debug)]
+pub struct HashedPrompt {
+    /// The prompt.
+    pub ids: Arc<[u32]>,
+    /// Its hashes.
+    pub blocks: Blocks,
+    /// How many of its first ids an earlier turn had made.
+    pub reused_tokens: usize,
+    /// Time for messages to text.
+    pub rendering: Duration,
+    /// Time for text to ids.
+    pub tokenizing: Duration,
+}
+
+/// Why there is no prompt.
+#[derive(Debug, thiserror::Error)]
+pub enum PromptError {
+    /// It cannot be rendered.
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    /// It cannot be encoded.
+    #[error(transparent)]
+    Encode(#[from] roost_tokenizer::Error),
+}
+
+/// One remembered turn.
+#[derive(Debug)]
+struct Turn {
+    seen: Seen,
+    trace: Trace,
+    prompt: EncodedPrompt,
+    blocks: Blocks,
+}
+
+impl Turn {
+    fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.seen.bytes()
+            + self.trace.bytes()
+            + self.prompt.mark_bytes()
+            + size_of_val(&*self.prompt.ids)
+            + size_of_val(&*self.blocks.local)
+            + size_of_val(&*self.blocks.sequence)
+    }
+}
+
+impl PromptMemory {
+    /// An empty memory.
+    #[must_use]
+    pub fn new(config: MemoryConfig) -> Self {
+        Self { fingerprinter: Fingerprinter::random(), turns: Mutex::new(Turns::new(config.budget_bytes)) }
+    }
+
+    /// Bytes taken; never more than the budget.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.turns.lock().bytes()
+    }
+
+    /// Forgets a session.
+    pub fn forget(&self, model: &str, session: &str) {
+        let gone = self.turns.lock().remove(self.session_key(model, session));
+        drop(gone);
+    }
+
+    /// Renders, encodes and hashes a request. CPU work: up to a second for the largest prompts.
+    ///
+    /// # Errors
+    /// Any [`PromptError`]; nothing is remembered then.
+    pub fn prompt(&self, request: &PromptRequest<'_>) -> Result<HashedPrompt, PromptError> {
+        let key = self.key(request);
+        let before = key.and_then(|key| self.before(key, request));
+        match key.and_then(|key| self.continued(key, request, before.as_deref())) {
+            Some(prompt) => Ok(prompt),
+            None => fresh(request),
+        }
+    }
+
+    /// The turn that this one may continue.
+    fn before(&self, key: u128, request: &PromptRequest<'_>) -> Option<Arc<Turn>> {
+        let mut turns = self.turns.lock();
+        let parent = || request.parent.map(|parent| self.session_key(request.model, parent));
+        turns.get(key).or_else(|| turns.get(parent()?))
+    }
+
+    /// The prompt as a continuation, remembered; `None` when it has to be made in one piece.
+    fn continued(&self, key: u128, request: &PromptRequest<'_>, before: Option<&Turn>) -> Option<HashedPrompt> {
+        let started = Instant::now();
+        let fingerprint = |bytes: &[u8]| self.fingerprinter.of(0, bytes);
+        let raw = request.input.messages;
+        let split = Seen::split(raw, before.map(|turn| &turn.seen), fingerprint)?;
+        let continued = request.template.render_continued(
+            &request.input,
+            &TemplateTurn {
+                messages: split.messages(raw).collect(),
+                unchanged: split.unchanged,
+                trace: before.map(|turn| &turn.trace),
+            },
+        )?;
+        // A prompt is encoded without NUL characters; one that has them is not what its trace tells.
+        if continued.text.contains('\0') {
+            return None;
+        }
+        let rendered = Instant::now();
+        let mut trace = continued.trace?;
+        let kept = before.filter(|_| continued.skipped > 0);
+        let places = trace.ends().skip(continued.skipped).map(|end| end - continued.reused);
+        let prompt = request
+            .tokenizer
+            .encode_prompt(
+                kept.map(|turn| Kept { prompt: &turn.prompt, places: continued.skipped }),
+                &continued.text,
+                places,
+            )
+            .ok()?;
+        trace.set_resumable(prompt.marks.iter().map(Option::is_some));
+        let tokenized = Instant::now();
+        let mark = kept.and_then(|turn| turn.prompt.marks.get(continued.skipped - 1)?.as_ref());
+        let reused_tokens = mark.map_or(0, roost_tokenizer::Mark::tokens);
+        let blocks = match kept {
+            Some(turn) if turn.blocks.block_size == request.block_size && turn.blocks.seed == request.seed => {
+                Blocks::extend_shared(&turn.blocks, &prompt.ids, reused_tokens)
+            }
+            _ => Blocks::compute(&prompt.ids, request.block_size, request.seed),
+        };
+        let hashed = HashedPrompt {
+            ids: Arc::clone(&prompt.ids),
+            blocks: blocks.clone(),
+            reused_tokens,
+            rendering: rendered - started,
+            tokenizing: tokenized - rendered,
+        };
+        let turn = Turn { seen: split.seen, trace, prompt, blocks };
+        let bytes = turn.bytes();
+        let gone = self.turns.lock().insert(key, Arc::new(turn), bytes);
+        // Freed without the lock.
+        drop(gone);
+        Some(hashed)
+    }
+
+    /// `None` when nothing is remembered at all.
+    fn key(&self, request: &PromptRequest<'_>) -> Option<u128> {
+        if !self.turns.lock().is_on() {
+            return None;
+        }
+        match request.session {
+            Some(session) => Some(self.session_key(request.model, session)),
+            None => {
+                let opening = seen::opening(request.input.messages)?;
+                Some(self.fingerprinter.of(2, &[request.model.as_bytes(), b"\0", opening.as_bytes()].concat()))
+            }
+        }
+    }
+
+    fn session_key(&self, model: &str, session: &str) -> u128 {
+        self.fingerprinter.of(1, &[model.as_bytes(), b"\0", session.as_bytes()].concat())
+    }
+}
+
+/// The prompt in one piece.
+fn fresh(request: &PromptRequest<'_>) -> Result<HashedPrompt, PromptError> {
+    let started = Instant::now();
+    let prompt = request.template.render(&request.input)?;
+    let rendered = Instant::now();
+    let tokenizer = request.tokenizer;
+    let ids: Arc<[u32]> = match &prompt.segments {
+        None => tokenizer.encode(&without_nul(&prompt.text), false)?,
+        Some(_) => {
+            let parts: Vec<_> = prompt.parts().map(|(text, special)| (without_nul(text), special)).collect();
+            tokenizer.encode_segments(parts.iter().map(|(text, special)| Segment { text, special: *special }))?
+        }
+    }
+    .into();
+    let tokenizing = rendered.elapsed();
+    let blocks = Blocks::compute(&ids, request.block_size, request.seed);
+    Ok(HashedPrompt { ids, blocks, reused_tokens: 0, rendering: rendered - started, tokenizing })
+}
+
+#[cfg(test)]
+mod tests;
