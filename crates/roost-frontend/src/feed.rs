@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use roost_cluster::{Role, Update, WorkerInfo};
 use roost_kv::WorkerId;
 use roost_router::{Core, Router};
-use tokio::sync::mpsc;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::loader::{Loaded, Loader};
@@ -24,6 +25,8 @@ const TICK: Duration = Duration::from_millis(500);
 /// Owner of the registry's contents: which workers serve which model.
 pub(crate) struct Feed {
     shared: Arc<Shared>,
+    /// Where connections and loads run: not on the feed's own thread.
+    io: Handle,
     loader: Loader,
     /// Worker sets by model name, oldest first: equal cards make one set.
     sets: HashMap<String, Vec<Set>>,
@@ -50,11 +53,12 @@ struct Member {
 }
 
 impl Feed {
-    pub(crate) fn new(shared: Arc<Shared>) -> (Self, mpsc::Receiver<Loaded>) {
+    pub(crate) fn new(shared: Arc<Shared>, io: Handle) -> (Self, mpsc::Receiver<Loaded>) {
         let (tx, rx) = mpsc::channel(LOADED_QUEUE);
-        let loader = Loader::new(shared.config.models.clone(), tx);
+        let loader = Loader::new(shared.config.models.clone(), tx, io.clone());
         let feed = Feed {
             shared,
+            io,
             loader,
             sets: HashMap::new(),
             members: HashMap::new(),
@@ -64,8 +68,26 @@ impl Feed {
         (feed, rx)
     }
 
+    /// Runs on a thread of its own, for a worker's whole cache may come as one update and must not hold up a
+    /// network thread. The receiver resolves when it has ended.
+    pub(crate) fn start(
+        self,
+        updates: mpsc::Receiver<Update>,
+        loaded: mpsc::Receiver<Loaded>,
+        stop: CancellationToken,
+    ) -> std::io::Result<oneshot::Receiver<()>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let (ended, fed) = oneshot::channel();
+        std::thread::Builder::new().name("feed".into()).spawn(move || {
+            runtime.block_on(self.run(updates, loaded, stop));
+            // Nobody waits any more when the frontend was dropped.
+            let _dropped = ended.send(());
+        })?;
+        Ok(fed)
+    }
+
     /// Runs until `stop` or the end of the updates.
-    pub(crate) async fn run(
+    async fn run(
         mut self,
         mut updates: mpsc::Receiver<Update>,
         mut loaded: mpsc::Receiver<Loaded>,
@@ -160,7 +182,10 @@ impl Feed {
         };
         let set = &mut self.sets.get_mut(&name).expect("inserted above")[position];
         set.add(&info);
-        self.shared.client.warm(info.target.address);
+        {
+            let _io = self.io.enter();
+            self.shared.client.warm(info.target.address);
+        }
         self.publish();
     }
 

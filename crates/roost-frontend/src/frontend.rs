@@ -6,6 +6,7 @@ use roost_cluster::{ClusterHandle, Update};
 use roost_telemetry::Registry;
 use roost_wire::Client;
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -54,8 +55,14 @@ impl Frontend {
     pub async fn run(self, listener: TcpListener, shutdown: CancellationToken) -> bool {
         let Frontend { shared, updates } = self;
         let stop_feed = CancellationToken::new();
-        let (feed, loaded) = Feed::new(Arc::clone(&shared));
-        let feeding = tokio::spawn(feed.run(updates, loaded, stop_feed.clone()));
+        let (feed, loaded) = Feed::new(Arc::clone(&shared), Handle::current());
+        let fed = match feed.start(updates, loaded, stop_feed.clone()) {
+            Ok(fed) => fed,
+            Err(error) => {
+                tracing::error!(%error, "cannot start the feed's thread");
+                return false;
+            }
+        };
         let stop_accepting = CancellationToken::new();
         let drain = shared.config.http.drain;
         let serving = accept::serve(
@@ -79,8 +86,8 @@ impl Frontend {
             );
         }
         stop_feed.cancel();
-        // The feed ends at once; if it has panicked, that was logged by its thread.
-        let _ended = feeding.await;
+        // It ends at once; if it has panicked, its side of the channel is gone as well.
+        let _ended = fed.await;
         drained
     }
 }

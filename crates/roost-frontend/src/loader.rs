@@ -12,6 +12,7 @@ use roost_parser::ParserSpec;
 use roost_template::{ChatTemplate, LoadError, TemplateFiles};
 use roost_tokenizer::Tokenizer;
 use serde_json::Value;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::config::ModelSource;
@@ -38,11 +39,12 @@ pub(crate) struct Loader {
     source: ModelSource,
     done: mpsc::Sender<Loaded>,
     running: HashSet<String>,
+    io: Handle,
 }
 
 impl Loader {
-    pub(crate) fn new(source: ModelSource, done: mpsc::Sender<Loaded>) -> Self {
-        Loader { source, done, running: HashSet::new() }
+    pub(crate) fn new(source: ModelSource, done: mpsc::Sender<Loaded>, io: Handle) -> Self {
+        Loader { source, done, running: HashSet::new(), io }
     }
 
     /// Loads the files of a worker's card, unless that runs already.
@@ -65,7 +67,7 @@ impl Loader {
 
     fn start(&self, info: &Arc<WorkerInfo>, attempt: u32, pause: Duration) {
         let (source, info, done) = (self.source.clone(), Arc::clone(info), self.done.clone());
-        tokio::spawn(async move {
+        self.io.spawn(async move {
             tokio::time::sleep(pause).await;
             let started = Instant::now();
             let result = load(&source, &info).await;
