@@ -1,15 +1,17 @@
-//! What a session's next turn costs between body bytes and wire bytes, stage by stage.
+//! What a session's next turn costs between body bytes and wire bytes, stage by stage and as a whole.
 //!
 //! `cargo run --release -p roost-benches --bin prompt_path -- MODEL_DIR [context bytes] [runs]`
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context, anyhow};
+use bytes::Bytes;
 use roost_benches::time::{Timing, timed};
 use roost_benches::{Conversation, Size};
+use roost_frontend::{HashedPrompt, MemoryConfig, PromptMemory, PromptRequest};
 use roost_kv::{Blocks, hash};
 use roost_openai::{ChatRequest, FieldPolicy, Raw};
 use roost_template::{ChatTemplate, RenderInput, TemplateFiles};
@@ -17,68 +19,145 @@ use roost_tokenizer::{Backend, Tokenizer};
 use roost_wire::Codec;
 use roost_wire::message::{EngineRequest, TokenIdFormat};
 
+const BLOCK_SIZE: u32 = 64;
+
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let folder =
-        PathBuf::from(arguments.next().context("usage: prompt_path MODEL_DIR [context bytes] [runs]")?);
+    let folder = PathBuf::from(arguments.next().context("usage: prompt_path MODEL_DIR [context bytes] [runs]")?);
     let context = arguments.next().map_or(Ok(300_000), |n| n.parse())?;
-    let runs = arguments.next().map_or(Ok(31), |n| n.parse())?;
-    let template = ChatTemplate::from_files(&TemplateFiles::in_folder(&folder))?;
-    let tokenizer = Tokenizer::load(&folder.join("tokenizer.json"), Backend::Fast, true)?;
+    let runs = arguments.next().map_or(Ok(101), |n| n.parse())?;
     let mut conversation = Conversation::new("m", 1, Size { context, turn: 2400, tools: 12 });
     let body = conversation.body();
     conversation.grow();
-    let next = conversation.body();
+    Bench { folder: &folder, runs, body, next: conversation.body() }.run()
+}
 
-    let api = |e: roost_openai::ApiError| anyhow!("{}", e.message());
-    let parse = |body| ChatRequest::parse(body, FieldPolicy::Ignore);
-    let request = parse(&next).map_err(api)?;
-    let render = |request: &ChatRequest| {
-        template.render(&RenderInput {
-            tools: request.tools.as_ref().map(Raw::as_str),
-            ..RenderInput::new(request.messages.as_str(), SystemTime::now())
-        })
-    };
-    let prompt = render(&request)?;
-    let cold = Tokenizer::load(&folder.join("tokenizer.json"), Backend::Fast, true)?;
-    let first = timed(1, || (), |()| cold.encode(&prompt.text, false));
-    let ids: Arc<[u32]> = tokenizer.encode(&prompt.text, false)?.into();
-    let before = tokenizer.encode(&render(&parse(&body).map_err(api)?)?.text, false)?;
-    let engine =
-        EngineRequest { model: "m".to_owned(), token_ids: Arc::clone(&ids), ..EngineRequest::default() };
+struct Bench<'a> {
+    folder: &'a Path,
+    runs: usize,
+    /// The turn before.
+    body: Bytes,
+    /// The turn that is measured.
+    next: Bytes,
+}
 
-    let mut out = std::io::stdout().lock();
-    writeln!(
-        out,
-        "body {} bytes, prompt {} bytes, {} tokens, {} new",
-        next.len(),
-        prompt.text.len(),
-        ids.len(),
-        ids.len() - before.len()
-    )?;
-    let mut row = |name: &str, timing: Timing| {
-        writeln!(out, "{name:28} {:8.3} ms  (min {:.3})", timing.ms(), timing.min.as_secs_f64() * 1e3)
-    };
-    row("parse", timed(runs, || (), |()| parse(&next)))?;
-    row("render", timed(runs, || (), |()| render(&request)))?;
-    row("tokenize, first time", first)?;
-    row("tokenize, seen text", timed(runs, || (), |()| tokenizer.encode(&prompt.text, false)))?;
-    row("hash", timed(runs, || (), |()| Blocks::compute(&ids, 64, hash::BASE_SEED)))?;
-    row("wire", timed(runs, || (), |()| engine.encode(Codec::Msgpack, TokenIdFormat::Array)))?;
-    row(
-        "whole turn, stateless",
-        timed(
-            runs,
-            || (),
-            |()| {
-                let request = parse(&next).map_err(api)?;
-                let ids: Arc<[u32]> = tokenizer.encode(&render(&request)?.text, false)?.into();
-                let blocks = Blocks::compute(&ids, 64, hash::BASE_SEED);
-                let engine =
-                    EngineRequest { model: request.model, token_ids: ids, ..EngineRequest::default() };
-                anyhow::Ok((blocks, engine.encode(Codec::Msgpack, TokenIdFormat::Array)?))
-            },
-        ),
-    )?;
-    Ok(())
+/// What turns a body into wire bytes.
+struct Route<'a> {
+    template: &'a ChatTemplate,
+    tokenizer: &'a Tokenizer,
+    memory: &'a PromptMemory,
+}
+
+impl Route<'_> {
+    fn prompt(&self, request: &ChatRequest) -> anyhow::Result<HashedPrompt> {
+        Ok(self.memory.prompt(&PromptRequest {
+            model: "m",
+            session: Some("s"),
+            parent: None,
+            template: self.template,
+            tokenizer: self.tokenizer,
+            input: input(request),
+            block_size: BLOCK_SIZE,
+            seed: hash::BASE_SEED,
+        })?)
+    }
+
+    fn turn(&self, body: &Bytes) -> anyhow::Result<(Blocks, Bytes)> {
+        let request = parse(body)?;
+        let HashedPrompt { ids, blocks, .. } = self.prompt(&request)?;
+        Ok((blocks, wire(ids)?))
+    }
+}
+
+fn parse(body: &Bytes) -> anyhow::Result<ChatRequest> {
+    ChatRequest::parse(body, FieldPolicy::Ignore).map_err(|e| anyhow!("{}", e.message()))
+}
+
+fn input(request: &ChatRequest) -> RenderInput<'_> {
+    RenderInput {
+        tools: request.tools.as_ref().map(Raw::as_str),
+        ..RenderInput::new(request.messages.as_str(), SystemTime::now())
+    }
+}
+
+fn wire(token_ids: Arc<[u32]>) -> anyhow::Result<Bytes> {
+    let engine = EngineRequest { model: "m".to_owned(), token_ids, ..EngineRequest::default() };
+    Ok(engine.encode(Codec::Msgpack, TokenIdFormat::Array)?)
+}
+
+impl Bench<'_> {
+    fn load(&self) -> anyhow::Result<Tokenizer> {
+        Ok(Tokenizer::load(&self.folder.join("tokenizer.json"), Backend::Fast, true)?)
+    }
+
+    fn run(&self) -> anyhow::Result<()> {
+        let Bench { runs, next, .. } = self;
+        let runs = *runs;
+        let template = &ChatTemplate::from_files(&TemplateFiles::in_folder(self.folder))?;
+        let tokenizer = &self.load()?;
+        let memory = &PromptMemory::new(MemoryConfig::default());
+        let cached = &tokenizer.clone().with_cache(Arc::clone(memory.segments()));
+        let off = &PromptMemory::new(MemoryConfig { session_bytes: 0, segment_bytes: 0 });
+        let [stateless, segments, session, both] =
+            [(tokenizer, off), (cached, off), (tokenizer, memory), (cached, memory)]
+                .map(|(tokenizer, memory)| Route { template, tokenizer, memory });
+
+        let request = parse(next)?;
+        let text = template.render(&input(&request))?.text;
+        let ids: Arc<[u32]> = tokenizer.encode(&text, false)?.into();
+        let before = stateless.turn(&self.body)?;
+        anyhow::ensure!(both.turn(&self.body)? == before && both.turn(next)? == stateless.turn(next)?);
+        let new = ids.len() - stateless.prompt(&parse(&self.body)?)?.ids.len();
+
+        let mut out = std::io::stdout().lock();
+        writeln!(
+            out,
+            "body {} bytes, prompt {} bytes, {} tokens, {new} new; medians of {runs} runs (fastest)",
+            next.len(),
+            text.len(),
+            ids.len()
+        )?;
+        let mut row = |name: &str, timing: Timing| {
+            writeln!(out, "{name:38} {:8.3} ms  ({:.3})", timing.ms(), timing.min.as_secs_f64() * 1e3)
+        };
+        row("parse", timed(runs, || (), |()| parse(next)))?;
+        row("render", timed(runs, || (), |()| template.render(&input(&request))))?;
+        row("tokenize, text never seen", self.unseen(&|tokenizer| tokenizer.encode(&text, false).map(drop))?)?;
+        row("tokenize, text seen", timed(runs, || (), |()| tokenizer.encode(&text, false)))?;
+        row("tokenize, segments cached", timed(runs, || (), |()| cached.encode(&text, false)))?;
+        row("hash", timed(runs, || (), |()| Blocks::compute(&ids, BLOCK_SIZE, hash::BASE_SEED)))?;
+        row("wire", timed(runs, || (), |()| wire(Arc::clone(&ids))))?;
+        let prime = || both.turn(&self.body);
+        row("render to hash, session remembered", timed(runs, prime, |_| both.prompt(&request)))?;
+        let cold = self.unseen(&|tokenizer| Route { template, tokenizer, memory: off }.turn(next).map(drop))?;
+        row("turn, cold", cold)?;
+        row("turn, stateless, text seen", timed(runs, || (), |()| stateless.turn(next)))?;
+        row("turn, segments cached", timed(runs, || (), |()| segments.turn(next)))?;
+        let prime = || session.turn(&self.body);
+        row("turn, session remembered", timed(runs, prime, |_| session.turn(next)))?;
+        let warm = timed(runs, || both.turn(&self.body), |_| both.turn(next));
+        row("turn, session and segments", warm)?;
+        drop(out);
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "warm / cold {:.3}", warm.ms() / cold.ms())?;
+        let per_token = |bytes: usize, tokens: usize| bytes as f64 / tokens as f64;
+        writeln!(out, "session memory {:.2} bytes per token", per_token(memory.bytes(), ids.len()))?;
+        let stats = memory.segments().stats();
+        let held = per_token(stats.bytes, usize::try_from(stats.uncached_tokens)?);
+        writeln!(out, "segment cache {held:.2} bytes per token")?;
+        Ok(())
+    }
+
+    /// Times something on tokenizers that have seen no text.
+    fn unseen<E: Into<anyhow::Error>>(&self, step: &dyn Fn(&Tokenizer) -> Result<(), E>) -> anyhow::Result<Timing> {
+        let mut fresh: Vec<Tokenizer> = (0..5).map(|_| self.load()).collect::<Result<_, _>>()?;
+        let mut failed = None;
+        let timing = timed(fresh.len(), || fresh.pop(), |tokenizer| {
+            if let Some(Err(error)) = tokenizer.as_ref().map(step) {
+                failed = Some(error);
+            }
+            tokenizer
+        });
+        failed.map_or(Ok(timing), |error| Err(error.into()))
+    }
 }

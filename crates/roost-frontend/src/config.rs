@@ -6,6 +6,8 @@ use std::time::Duration;
 use roost_openai::{ErrorShape, FieldPolicy};
 use roost_tokenizer::Backend;
 
+use crate::prepare::memory::MemoryConfig;
+
 /// Configuration of a [`crate::Frontend`].
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -57,6 +59,8 @@ pub struct Prepare {
     pub queue: usize,
     /// Bodies up to this many bytes are prepared where they were read.
     pub inline_bytes: usize,
+    /// What is kept of earlier prompts.
+    pub memory: MemoryConfig,
 }
 
 /// Workers and retries.
@@ -116,7 +120,7 @@ impl Default for Http {
 
 impl Default for Prepare {
     fn default() -> Self {
-        Prepare { threads: None, queue: 1024, inline_bytes: 16 << 10 }
+        Prepare { threads: None, queue: 1024, inline_bytes: 16 << 10, memory: MemoryConfig::default() }
     }
 }
 

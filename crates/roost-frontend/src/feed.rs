@@ -55,7 +55,8 @@ struct Member {
 impl Feed {
     pub(crate) fn new(shared: Arc<Shared>, io: Handle) -> (Self, mpsc::Receiver<Loaded>) {
         let (tx, rx) = mpsc::channel(LOADED_QUEUE);
-        let loader = Loader::new(shared.config.models.clone(), tx, io.clone());
+        let loader =
+            Loader::new(shared.config.models.clone(), Arc::clone(shared.memory.segments()), tx, io.clone());
         let feed = Feed {
             shared,
             io,

@@ -29,3 +29,4 @@ mod status;
 pub use config::{Config, Http, ModelSource, Prepare, Route};
 pub use frontend::{Frontend, Parts};
 pub use plane::PlaneRecovery;
+pub use prepare::memory::{HashedPrompt, MemoryConfig, PromptError, PromptMemory, PromptRequest};

@@ -10,7 +10,7 @@ use roost_cluster::{
 };
 use roost_parser::ParserSpec;
 use roost_template::{ChatTemplate, LoadError, TemplateFiles};
-use roost_tokenizer::Tokenizer;
+use roost_tokenizer::{SegmentCache, Tokenizer};
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -37,14 +37,20 @@ pub(crate) struct Loaded {
 #[derive(Debug)]
 pub(crate) struct Loader {
     source: ModelSource,
+    cache: Arc<SegmentCache>,
     done: mpsc::Sender<Loaded>,
     running: HashSet<String>,
     io: Handle,
 }
 
 impl Loader {
-    pub(crate) fn new(source: ModelSource, done: mpsc::Sender<Loaded>, io: Handle) -> Self {
-        Loader { source, done, running: HashSet::new(), io }
+    pub(crate) fn new(
+        source: ModelSource,
+        cache: Arc<SegmentCache>,
+        done: mpsc::Sender<Loaded>,
+        io: Handle,
+    ) -> Self {
+        Loader { source, cache, done, running: HashSet::new(), io }
     }
 
     /// Loads the files of a worker's card, unless that runs already.
@@ -67,10 +73,11 @@ impl Loader {
 
     fn start(&self, info: &Arc<WorkerInfo>, attempt: u32, pause: Duration) {
         let (source, info, done) = (self.source.clone(), Arc::clone(info), self.done.clone());
+        let cache = Arc::clone(&self.cache);
         self.io.spawn(async move {
             tokio::time::sleep(pause).await;
             let started = Instant::now();
-            let result = load(&source, &info).await;
+            let result = load(&source, cache, &info).await;
             let loaded = Loaded {
                 model: info.card.display_name.clone(),
                 mdcsum: info.mdcsum.clone(),
@@ -84,7 +91,7 @@ impl Loader {
     }
 }
 
-async fn load(source: &ModelSource, info: &WorkerInfo) -> Result<Assets, String> {
+async fn load(source: &ModelSource, cache: Arc<SegmentCache>, info: &WorkerInfo) -> Result<Assets, String> {
     let mut config = CardFilesConfig::new(source.cache_dir.clone());
     config.model_path.clone_from(&source.path);
     let files = CardFiles::new(config);
@@ -94,7 +101,7 @@ async fn load(source: &ModelSource, info: &WorkerInfo) -> Result<Assets, String>
     let runtime = &info.card.runtime_config;
     let names = (runtime.tool_call_parser.clone(), runtime.reasoning_parser.clone());
     tokio::task::spawn_blocking(move || {
-        build(&source, &loaded, &template, (names.0.as_deref(), names.1.as_deref()))
+        build(&source, cache, &loaded, &template, (names.0.as_deref(), names.1.as_deref()))
     })
     .await
     .map_err(|e| format!("loading panicked: {e}"))?
@@ -121,6 +128,7 @@ async fn template_files(files: &CardFiles, card: &ModelCard) -> Result<TemplateF
 
 fn build(
     source: &ModelSource,
+    cache: Arc<SegmentCache>,
     files: &LoadedFiles,
     template: &TemplateFiles,
     names: (Option<&str>, Option<&str>),
@@ -133,7 +141,8 @@ fn build(
         }
         None => return Err("the card names no tokenizer file".into()),
     };
-    let tokenizer = Tokenizer::load(path, source.backend, source.fallback).map_err(|e| e.to_string())?;
+    let tokenizer =
+        Tokenizer::load(path, source.backend, source.fallback).map_err(|e| e.to_string())?.with_cache(cache);
     let template = ChatTemplate::from_files(template).map_err(|error| {
         tracing::warn!(%error, "the model has no usable chat template; only raw prompts are served");
         match error {

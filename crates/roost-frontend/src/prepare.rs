@@ -1,6 +1,7 @@
 //! Body bytes to a request that a worker takes: split, look the model up, render, tokenize, hash. One hop.
 
 mod calls;
+pub(crate) mod memory;
 pub(crate) mod pool;
 
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use roost_openai::{
 };
 use roost_router::Pin;
 use roost_template::{RenderInput, ThinkingControls};
-use roost_tokenizer::{Segment, StopIds, StopScanner, without_nul};
+use roost_tokenizer::{StopIds, StopScanner, without_nul};
 use roost_wire::message::{
     AgentContext, EngineRequest, GuidedDecoding, OutputOptions, Routing, SamplingOptions, StopConditions,
 };
@@ -21,6 +22,7 @@ use roost_wire::message::{
 use self::calls::Calls;
 use crate::finish::Finisher;
 use crate::models::{Lookup, Model};
+use crate::prepare::memory::{PromptError, PromptRequest};
 use crate::respond::choice::{Choice, Ending};
 use crate::session::Session;
 use crate::shared::Shared;
@@ -113,7 +115,7 @@ fn chat(shared: &Shared, body: &Bytes, session: Session, received: Instant) -> O
     shared.metrics.ignored_fields(request.ignored.0.len());
     let model = find(shared, &request.model).map_err(Refused::early)?;
     let mut finisher = Finisher::begin(shared, &model, Flavor::Chat, request.generation.stream, received);
-    let result = prompt_ids(&model, &request, &mut finisher);
+    let result = prompt_ids(shared, &model, &request, &session, &mut finisher);
     let ids = finisher.check(result).map_err(Refused::counted)?;
     let calls = finisher.check(Calls::of(&request, &model)).map_err(Refused::counted)?;
     let asked = Asked { flavor: Flavor::Chat, generation: request.generation, calls: Some(calls) };
@@ -137,7 +139,7 @@ fn completion(shared: &Shared, body: &Bytes, session: Session, received: Instant
             ids
         }
     };
-    let ids = finisher.check(ids).map_err(Refused::counted)?;
+    let ids = finisher.check(ids).map_err(Refused::counted)?.into();
     let asked = Asked { flavor: Flavor::Completion, generation: request.generation, calls: None };
     complete(model, ids, asked, session, finisher).map_err(Refused::counted)
 }
@@ -156,41 +158,65 @@ fn find(shared: &Shared, name: &str) -> Result<Arc<Model>, ApiError> {
     }
 }
 
-fn prompt_ids(model: &Model, request: &ChatRequest, finisher: &mut Finisher) -> Result<Vec<u32>, ApiError> {
+/// A prompt as ids, with its hashes where they came along.
+struct PromptIds {
+    ids: Arc<[u32]>,
+    blocks: Option<Blocks>,
+}
+
+impl From<Vec<u32>> for PromptIds {
+    fn from(ids: Vec<u32>) -> Self {
+        PromptIds { ids: ids.into(), blocks: None }
+    }
+}
+
+fn prompt_ids(
+    shared: &Shared,
+    model: &Model,
+    request: &ChatRequest,
+    session: &Session,
+    finisher: &mut Finisher,
+) -> Result<PromptIds, ApiError> {
     if let Some(ids) = request.generation.nvext.token_data.clone() {
-        return known_ids(model, ids, "nvext.token_data");
+        return known_ids(model, ids, "nvext.token_data").map(PromptIds::from);
     }
     let template = model.assets.template.as_ref().map_err(|why| ApiError::invalid("model", why.clone()))?;
     let kwargs = template_kwargs(request)?;
-    let started = Instant::now();
-    let prompt = template
-        .render(&RenderInput {
+    let prompt = shared.memory.prompt(&PromptRequest {
+        model: &model.mdcsum,
+        session: session.id.as_deref(),
+        parent: session.parent.as_deref(),
+        template,
+        tokenizer: &model.assets.tokenizer,
+        input: RenderInput {
             tools: request.tools.as_ref().map(Raw::as_str),
             kwargs: kwargs.as_deref(),
             add_generation_prompt: request.add_generation_prompt.unwrap_or(true),
             continue_final_message: request.continue_final_message.unwrap_or(false),
             response_format: request.response_format.as_ref().map(Raw::as_str),
             ..RenderInput::new(request.messages.as_str(), SystemTime::now())
-        })
-        .map_err(|e| {
-            if e.is_client_fault() {
-                ApiError::invalid("messages", e.to_string())
-            } else {
-                ApiError::new(500, e.to_string())
-            }
-        })?;
-    let rendered = Instant::now();
-    finisher.rendered(rendered - started);
-    let tokenizer = &model.assets.tokenizer;
-    let ids = match &prompt.segments {
-        None => tokenizer.encode(&without_nul(&prompt.text), false),
-        Some(_) => {
-            let parts: Vec<_> = prompt.parts().map(|(text, special)| (without_nul(text), special)).collect();
-            tokenizer.encode_segments(parts.iter().map(|(text, special)| Segment { text, special: *special }))
+        },
+        block_size: model.block_size,
+        seed: hash::seed(None, salt(session, &request.generation)),
+    });
+    if let Some(id) = session.id.as_deref().filter(|_| session.is_final) {
+        shared.memory.forget(&model.mdcsum, id);
+    }
+    let prompt = prompt.map_err(|error| match error {
+        PromptError::Encode(error) => tokenize_error(&error),
+        PromptError::Render(error) if error.is_client_fault() => {
+            ApiError::invalid("messages", error.to_string())
         }
-    };
-    finisher.tokenized(rendered.elapsed());
-    ids.map_err(|e| tokenize_error(&e))
+        PromptError::Render(error) => ApiError::new(500, error.to_string()),
+    })?;
+    finisher.rendered(prompt.rendering);
+    finisher.tokenized(prompt.tokenizing);
+    Ok(PromptIds { ids: prompt.ids, blocks: Some(prompt.blocks) })
+}
+
+/// What keeps the KV cache of this request apart from that of others.
+fn salt<'a>(session: &'a Session, generation: &'a Generation) -> Option<&'a str> {
+    session.tenant.as_deref().or(generation.nvext.cache_salt.as_deref()).or(generation.cache_salt.as_deref())
 }
 
 /// Template arguments with the request's reasoning controls folded in; `None` when there are neither.
@@ -258,12 +284,12 @@ fn known_ids(model: &Model, ids: Vec<u32>, param: &str) -> Result<Vec<u32>, ApiE
 
 fn complete(
     model: Arc<Model>,
-    ids: Vec<u32>,
+    PromptIds { ids: tokens, blocks }: PromptIds,
     mut asked: Asked,
     session: Session,
     mut finisher: Finisher,
 ) -> Result<(Prepared, Wanted), ApiError> {
-    let isl = ids.len() as u64;
+    let isl = tokens.len() as u64;
     let limit = u64::from(model.context_length);
     if limit > 0 && isl >= limit {
         return finisher.check(Err(ApiError::context_length(limit, isl + 1)));
@@ -275,13 +301,8 @@ fn complete(
         let room = u32::try_from(limit - isl).unwrap_or(u32::MAX);
         *max_tokens = room.min(*max_tokens);
     }
-    let salt = session
-        .tenant
-        .as_deref()
-        .or(asked.generation.nvext.cache_salt.as_deref())
-        .or(asked.generation.cache_salt.as_deref());
-    let tokens: Arc<[u32]> = ids.into();
-    let blocks = Blocks::compute(&tokens, model.block_size, hash::seed(None, salt));
+    let salt = salt(&session, &asked.generation);
+    let blocks = blocks.unwrap_or_else(|| Blocks::compute(&tokens, model.block_size, hash::seed(None, salt)));
     let engine = finisher.check(engine_request(&model, Arc::clone(&tokens), &asked, &session, salt))?;
     finisher.prepared(isl, &session, asked.generation.nvext.wants_worker_id());
     let counts_reasoning = asked.calls.is_some() && model.assets.parsers.reasons();

@@ -11,6 +11,7 @@ use crate::admit::Admission;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::models::{Models, Registry as ModelRegistry};
+use crate::prepare::memory::PromptMemory;
 use crate::prepare::pool::Pool;
 
 /// Handles and state of one frontend.
@@ -23,6 +24,7 @@ pub(crate) struct Shared {
     pub(crate) client: Arc<Client>,
     pub(crate) cluster: ClusterHandle,
     pub(crate) pool: Pool,
+    pub(crate) memory: PromptMemory,
     pub(crate) admission: Admission,
     draining: AtomicBool,
     /// A model could be served at least once: from then on the process is healthy whatever workers do.
@@ -41,6 +43,7 @@ impl Shared {
         let threads = config.prepare.threads.unwrap_or(cores.saturating_sub(1)).max(1);
         Ok(Shared {
             pool: Pool::new(threads, config.prepare.queue)?,
+            memory: PromptMemory::new(config.prepare.memory),
             admission: Admission::new(config.http.max_inflight),
             models: Models::default(),
             metrics,

@@ -81,7 +81,8 @@ pub struct Turn<'a> {
     pub messages: Vec<&'a str>,
     /// How many of the first messages are byte for byte those of the rendering that left the trace.
     pub unchanged: usize,
-    /// The trace of a rendering with the same template, tools, arguments and settings.
+    /// The trace that another rendering left, of any template with any tools, arguments and settings: what differs
+    /// decides what is left out, never what the text is.
     pub trace: Option<&'a Trace>,
 }
 

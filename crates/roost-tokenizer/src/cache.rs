@@ -76,6 +76,11 @@ impl SegmentCache {
         }
     }
 
+    /// Whether anything fits into it.
+    pub(crate) fn is_on(&self) -> bool {
+        self.budget > ENTRY_BYTES
+    }
+
     /// Counters and size.
     #[must_use]
     pub fn stats(&self) -> CacheStats {

@@ -1,5 +1,6 @@
 //! Prompts that continue earlier prompts.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::error::Error;
@@ -65,18 +66,18 @@ impl Tokenizer {
     ) -> Result<EncodedPrompt, Error> {
         let last =
             kept.and_then(|kept| kept.prompt.marks.get(..kept.places)?.last()?.as_ref().map(|m| (kept, m)));
-        let (mut ids, mut marks, text, pending) = match last {
+        let (before, mut marks, text, pending) = match last {
             Some((kept, mark)) => {
-                let mut ids = Vec::with_capacity(mark.tokens() + text.len() / 3 + 64);
-                ids.extend_from_slice(&kept.prompt.ids[..mark.tokens()]);
-                let text = [&mark.pending, text].concat();
-                (ids, kept.prompt.marks[..kept.places].to_vec(), text.into(), mark.pending.len())
+                let text = Cow::Owned([&mark.pending, text].concat());
+                let marks = kept.prompt.marks[..kept.places].to_vec();
+                (&kept.prompt.ids[..mark.tokens()], marks, text, mark.pending.len())
             }
-            None => (Vec::new(), Vec::new(), std::borrow::Cow::Borrowed(text), 0),
+            None => (&[] as &[u32], Vec::new(), Cow::Borrowed(text), 0),
         };
+        let mut ids = Vec::new();
         let mut ends =
             self.inner.boundaries.iter().flat_map(|boundaries| boundaries.solid_ends(&text)).peekable();
-        // Where the last cut was, and where the next may be.
+        // Up to where the text is encoded, and up to where it may be.
         let (mut done, mut cut) = (0, 0);
         for place in places {
             let place = place + pending;
@@ -88,10 +89,11 @@ impl Tokenizer {
                 self.extend(&mut ids, Segment { text: &text[done..cut], special: true })?;
                 done = cut;
             }
-            marks.push(near.then(|| Mark { tokens: ids.len() as u32, pending: text[cut..place].into() }));
+            let tokens = (before.len() + ids.len()) as u32;
+            marks.push(near.then(|| Mark { tokens, pending: text[cut..place].into() }));
         }
         self.extend(&mut ids, Segment { text: &text[done..], special: true })?;
-        Ok(EncodedPrompt { ids: ids.into(), marks })
+        Ok(EncodedPrompt { ids: before.iter().chain(&ids).copied().collect(), marks })
     }
 }
 

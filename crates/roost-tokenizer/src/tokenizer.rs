@@ -77,7 +77,7 @@ impl Tokenizer {
     /// a model whose prompts cannot be cut safely does not use the cache.
     #[must_use]
     pub fn with_cache(self, cache: Arc<SegmentCache>) -> Self {
-        let cached = self.inner.boundaries.is_some().then(|| {
+        let cached = (self.inner.boundaries.is_some() && cache.is_on()).then(|| {
             let (prompts, ordinary) = (cache.space(), cache.space());
             Cached { cache, prompts, ordinary }
         });

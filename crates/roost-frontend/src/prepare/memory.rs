@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use roost_kv::Blocks;
 use roost_template::{ChatTemplate, RenderError, RenderInput, Trace, Turn as TemplateTurn};
-use roost_tokenizer::{EncodedPrompt, Fingerprinter, Kept, Segment, Tokenizer, without_nul};
+use roost_tokenizer::{EncodedPrompt, Fingerprinter, Kept, Segment, SegmentCache, Tokenizer, without_nul};
 
 use seen::Seen;
 use turns::Turns;
@@ -25,19 +25,22 @@ use turns::Turns;
 pub struct PromptMemory {
     fingerprinter: Fingerprinter,
     turns: Mutex<Turns>,
+    segments: Arc<SegmentCache>,
 }
 
 /// Limits of a [`PromptMemory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// Bytes for all sessions together; 0 turns it off. A session takes about 5 for each token of its last prompt.
-    /// The sessions that were longest without a turn are forgotten first.
-    pub budget_bytes: usize,
+    /// Bytes for the last turns of all sessions together; 0 turns that off. A session takes about 5 for each token of
+    /// its last prompt. The sessions that were longest without a turn are forgotten first.
+    pub session_bytes: usize,
+    /// Bytes for ids of prompt segments, shared by all sessions and models; 0 turns that off. A token takes about 5.
+    pub segment_bytes: usize,
 }
 
 impl Default for MemoryConfig {
     fn default() -> Self {
-        Self { budget_bytes: 256 << 20 }
+        Self { session_bytes: 256 << 20, segment_bytes: 64 << 20 }
     }
 }
 
@@ -113,10 +116,20 @@ impl PromptMemory {
     /// An empty memory.
     #[must_use]
     pub fn new(config: MemoryConfig) -> Self {
-        Self { fingerprinter: Fingerprinter::random(), turns: Mutex::new(Turns::new(config.budget_bytes)) }
+        Self {
+            fingerprinter: Fingerprinter::random(),
+            turns: Mutex::new(Turns::new(config.session_bytes)),
+            segments: Arc::new(SegmentCache::new(config.segment_bytes)),
+        }
     }
 
-    /// Bytes taken; never more than the budget.
+    /// The cache for the tokenizers of the models.
+    #[must_use]
+    pub fn segments(&self) -> &Arc<SegmentCache> {
+        &self.segments
+    }
+
+    /// Bytes taken by sessions' turns; never more than their budget.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.turns.lock().bytes()
@@ -149,7 +162,12 @@ impl PromptMemory {
     }
 
     /// The prompt as a continuation, remembered; `None` when it has to be made in one piece.
-    fn continued(&self, key: u128, request: &PromptRequest<'_>, before: Option<&Turn>) -> Option<HashedPrompt> {
+    fn continued(
+        &self,
+        key: u128,
+        request: &PromptRequest<'_>,
+        before: Option<&Turn>,
+    ) -> Option<HashedPrompt> {
         let started = Instant::now();
         let fingerprint = |bytes: &[u8]| self.fingerprinter.of(0, bytes);
         let raw = request.input.messages;
@@ -183,7 +201,9 @@ impl PromptMemory {
         let mark = kept.and_then(|turn| turn.prompt.marks.get(continued.skipped - 1)?.as_ref());
         let reused_tokens = mark.map_or(0, roost_tokenizer::Mark::tokens);
         let blocks = match kept {
-            Some(turn) if turn.blocks.block_size == request.block_size && turn.blocks.seed == request.seed => {
+            Some(turn)
+                if turn.blocks.block_size == request.block_size && turn.blocks.seed == request.seed =>
+            {
                 Blocks::extend_shared(&turn.blocks, &prompt.ids, reused_tokens)
             }
             _ => Blocks::compute(&prompt.ids, request.block_size, request.seed),
@@ -212,7 +232,9 @@ impl PromptMemory {
             Some(session) => Some(self.session_key(request.model, session)),
             None => {
                 let opening = seen::opening(request.input.messages)?;
-                Some(self.fingerprinter.of(2, &[request.model.as_bytes(), b"\0", opening.as_bytes()].concat()))
+                Some(
+                    self.fingerprinter.of(2, &[request.model.as_bytes(), b"\0", opening.as_bytes()].concat()),
+                )
             }
         }
     }
@@ -232,7 +254,8 @@ fn fresh(request: &PromptRequest<'_>) -> Result<HashedPrompt, PromptError> {
         None => tokenizer.encode(&without_nul(&prompt.text), false)?,
         Some(_) => {
             let parts: Vec<_> = prompt.parts().map(|(text, special)| (without_nul(text), special)).collect();
-            tokenizer.encode_segments(parts.iter().map(|(text, special)| Segment { text, special: *special }))?
+            tokenizer
+                .encode_segments(parts.iter().map(|(text, special)| Segment { text, special: *special }))?
         }
     }
     .into();

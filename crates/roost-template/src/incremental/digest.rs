@@ -17,8 +17,13 @@ const DEPTH: usize = 8;
 pub(crate) struct Digester([RandomState; 2]);
 
 impl Digester {
-    pub(crate) fn text(&self, text: &[u8]) -> u128 {
-        self.run(|hasher| hasher.write(text))
+    pub(crate) fn texts(&self, texts: &[&[u8]]) -> u128 {
+        self.run(|hasher| {
+            for text in texts {
+                hasher.write_usize(text.len());
+                hasher.write(text);
+            }
+        })
     }
 
     /// What some names stand for; `None` where that cannot be told.

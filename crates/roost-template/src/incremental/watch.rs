@@ -15,6 +15,8 @@ pub(crate) struct Watcher {
     messages: Arc<Lazy>,
     unchanged: usize,
     before: Option<Trace>,
+    /// What else decides on the text of an iteration: which template, which treatment of messages.
+    variant: String,
     digester: Digester,
     sink: Sink,
     state: Mutex<Watched>,
@@ -36,10 +38,11 @@ impl Watcher {
         messages: Arc<Lazy>,
         unchanged: usize,
         before: Option<Trace>,
+        variant: String,
         digester: Digester,
         sink: Sink,
     ) -> Self {
-        Self { messages, unchanged, before, digester, sink, state: Mutex::default() }
+        Self { messages, unchanged, before, variant, digester, sink, state: Mutex::default() }
     }
 
     pub(crate) fn take(&self) -> Watched {
@@ -124,7 +127,7 @@ impl Iterations {
         let Some(names) = watcher.digester.values(&self.main.names) else { return };
         let head = {
             let sink = watcher.sink.lock().unwrap_or_else(PoisonError::into_inner);
-            (sink.len(), watcher.digester.text(&sink))
+            (sink.len(), watcher.digester.texts(&[watcher.variant.as_bytes(), &sink]))
         };
         watcher.messages.take_inputs();
         let mut trace = Trace { head, names, steps: Vec::with_capacity(items.len()) };

@@ -19,8 +19,9 @@ impl Jinja {
         let messages = Lazy::new(&turn.messages, turn.unchanged, capabilities, broken).ok()?;
         let sink = Sink::default();
         let trace = turn.trace.filter(|_| turn.unchanged > 0).cloned();
-        let watcher =
-            Watcher::new(messages.clone(), turn.unchanged, trace, self.digester.clone(), sink.clone());
+        let variant = format!("{name} {broken:?}");
+        let digester = self.digester.clone();
+        let watcher = Watcher::new(messages.clone(), turn.unchanged, trace, variant, digester, sink.clone());
         let watcher = Value::from_object(watcher);
         let mut context = self.context(Value::from_dyn_object(messages.clone()), tools, input).ok()?;
         context.push((WATCHER.into(), watcher.clone()));

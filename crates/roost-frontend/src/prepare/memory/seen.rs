@@ -22,12 +22,18 @@ pub(super) struct Split {
 impl Seen {
     /// Cuts a JSON list. What starts with the bytes of the earlier list is cut where that was; only the rest is parsed.
     /// `None` when it is no list of values or larger than 4 GiB.
-    pub(super) fn split(raw: &str, before: Option<&Self>, fingerprint: impl Fn(&[u8]) -> u128) -> Option<Split> {
+    pub(super) fn split(
+        raw: &str,
+        before: Option<&Self>,
+        fingerprint: impl Fn(&[u8]) -> u128,
+    ) -> Option<Split> {
         u32::try_from(raw.len()).ok()?;
         let bytes = raw.as_bytes();
         let mut seen = Self::default();
         let mut at = 0;
-        for (&end, &known) in before.into_iter().flat_map(|before| before.ends.iter().zip(&before.fingerprints)) {
+        for (&end, &known) in
+            before.into_iter().flat_map(|before| before.ends.iter().zip(&before.fingerprints))
+        {
             let Some(piece) = bytes.get(at..end as usize) else { break };
             if fingerprint(piece) != known {
                 break;
@@ -96,7 +102,9 @@ mod tests {
 
     /// Stands for a fingerprint: the length and all bytes, small enough for these texts.
     fn fingerprint(bytes: &[u8]) -> u128 {
-        bytes.iter().fold(bytes.len() as u128, |sum, byte| sum.wrapping_mul(257).wrapping_add(u128::from(*byte)))
+        bytes
+            .iter()
+            .fold(bytes.len() as u128, |sum, byte| sum.wrapping_mul(257).wrapping_add(u128::from(*byte)))
     }
 
     fn cut(raw: &str, before: Option<&Seen>) -> Option<(Vec<String>, usize, Seen)> {
@@ -133,8 +141,11 @@ mod tests {
         }
         let (_, _, seen) = cut("[1,2]", None).unwrap();
         for raw in ["[1,2", "[1,23]", "[1,2]]", "[1,2 3]"] {
-            assert!(cut(raw, Some(&seen)).is_none_or(|(messages, ..)| serde_json::from_str::<Vec<u32>>(raw)
-                .is_ok_and(|list| list.len() == messages.len())), "{raw}");
+            assert!(
+                cut(raw, Some(&seen)).is_none_or(|(messages, ..)| serde_json::from_str::<Vec<u32>>(raw)
+                    .is_ok_and(|list| list.len() == messages.len())),
+                "{raw}"
+            );
         }
     }
 

@@ -1,0 +1,249 @@
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use roost_kv::hash;
+use roost_template::TemplateFiles;
+use roost_tokenizer::Backend;
+use serde_json::{Value, json};
+
+use super::*;
+
+struct Model {
+    template: ChatTemplate,
+    tokenizer: Tokenizer,
+}
+
+impl Model {
+    fn in_folder(folder: &Path) -> Self {
+        Model {
+            template: ChatTemplate::from_files(&TemplateFiles::in_folder(folder)).unwrap(),
+            tokenizer: Tokenizer::load(&folder.join("tokenizer.json"), Backend::Fast, true).unwrap(),
+        }
+    }
+
+    fn tiny() -> Self {
+        let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/cases/fixtures/models");
+        Self::in_folder(&Path::new(models).join("tiny-chatml"))
+    }
+
+    /// A model with a real vocabulary; `None`, with a message, where its files are not installed.
+    fn real(name: &str) -> Option<Self> {
+        let folder = match option_env!("ROOST_TOKENIZERS") {
+            Some(folder) => PathBuf::from(folder),
+            None => std::env::home_dir()?.join(".cache/roost-peers/tokenizers"),
+        };
+        let folder = folder.join(name);
+        if !folder.exists() {
+            println!("skipped: {} is not installed", folder.display());
+            return None;
+        }
+        Some(Self::in_folder(&folder))
+    }
+
+    fn request<'a>(&'a self, session: Option<&'a str>, messages: &'a str) -> PromptRequest<'a> {
+        PromptRequest {
+            model: "m",
+            session,
+            parent: None,
+            template: &self.template,
+            tokenizer: &self.tokenizer,
+            input: RenderInput::new(messages, SystemTime::UNIX_EPOCH),
+            block_size: 16,
+            seed: hash::BASE_SEED,
+        }
+    }
+}
+
+/// Makes the prompt with and without memory, compares, and returns it.
+fn check(memory: &PromptMemory, request: &PromptRequest<'_>) -> HashedPrompt {
+    let (warm, cold) = (memory.prompt(request).unwrap(), fresh(request).unwrap());
+    assert_eq!(warm.ids, cold.ids, "{}", request.input.messages);
+    assert_eq!(warm.blocks, cold.blocks);
+    assert_eq!(cold.reused_tokens, 0);
+    warm
+}
+
+fn user(text: &str) -> Value {
+    json!({"role": "user", "content": text})
+}
+
+fn turn(number: usize) -> [Value; 2] {
+    [
+        json!({"role": "assistant", "content": format!("answer {number}\n")}),
+        user(&format!(" question {number} 漢字 ")),
+    ]
+}
+
+#[test]
+fn the_next_turn_reuses_all_but_its_end() {
+    let (model, memory) = (Model::tiny(), PromptMemory::new(MemoryConfig::default()));
+    let mut messages = vec![json!({"role": "system", "content": "S".repeat(200)}), user("hello")];
+    let mut before = 0;
+    for number in 0..20 {
+        let prompt = check(&memory, &model.request(Some("s"), &json!(messages).to_string()));
+        assert!(prompt.reused_tokens <= before);
+        // The opening of the answer, which the next turn replaces, and what may merge with it.
+        assert!(number == 0 || before - prompt.reused_tokens < 64, "{} of {before}", prompt.reused_tokens);
+        before = prompt.ids.len();
+        messages.extend(turn(number));
+    }
+    let tokens = before as f64;
+    assert!(memory.bytes() as f64 / tokens < 12.0, "small turns cost more: {} for {tokens}", memory.bytes());
+}
+
+#[test]
+fn what_is_not_a_continuation_is_made_anew() {
+    let (model, memory) = (Model::tiny(), PromptMemory::new(MemoryConfig::default()));
+    let mut messages = vec![user("one")];
+    messages.extend((0..6).flat_map(turn));
+    let list = json!(messages).to_string();
+    check(&memory, &model.request(Some("s"), &list));
+    assert!(check(&memory, &model.request(Some("s"), &list)).reused_tokens > 0, "a repetition");
+    let mut edited = messages.clone();
+    edited[4] = user("changed");
+    let edited = check(&memory, &model.request(Some("s"), &json!(edited).to_string()));
+    assert!(edited.reused_tokens > 0 && edited.reused_tokens < edited.ids.len() / 2 + 40);
+    let shorter = check(&memory, &model.request(Some("s"), &json!(messages[..3]).to_string()));
+    assert!(shorter.reused_tokens > 0);
+    assert_eq!(check(&memory, &model.request(Some("t"), &list)).reused_tokens, 0, "another session");
+    let mut child = model.request(Some("child"), &list);
+    child.parent = Some("t");
+    assert!(check(&memory, &child).reused_tokens > 0, "a new session starts from its parent");
+    let mut other_seed = model.request(Some("child"), &list);
+    other_seed.seed = 7;
+    check(&memory, &other_seed);
+    let mut other_blocks = model.request(Some("child"), &list);
+    other_blocks.block_size = 32;
+    check(&memory, &other_blocks);
+    let mut other_model = model.request(Some("s"), &list);
+    other_model.model = "n";
+    assert_eq!(check(&memory, &other_model).reused_tokens, 0);
+    memory.forget("m", "t");
+    assert_eq!(check(&memory, &model.request(Some("t"), &list)).reused_tokens, 0);
+}
+
+#[test]
+fn requests_without_session_are_known_by_their_opening() {
+    let (model, memory) = (Model::tiny(), PromptMemory::new(MemoryConfig::default()));
+    let mut messages = vec![json!({"role": "system", "content": "S"}), user("one")];
+    messages.extend(turn(0));
+    check(&memory, &model.request(None, &json!(messages).to_string()));
+    messages.extend(turn(1));
+    let list = json!(messages).to_string();
+    assert!(check(&memory, &model.request(None, &list)).reused_tokens > 0);
+    messages[1] = user("two");
+    assert_eq!(check(&memory, &model.request(None, &json!(messages).to_string())).reused_tokens, 0);
+}
+
+#[test]
+fn nul_characters_are_left_out_and_nothing_is_remembered_of_them() {
+    let (model, memory) = (Model::tiny(), PromptMemory::new(MemoryConfig::default()));
+    let list = json!([user("a\0b"), user("c")]).to_string();
+    for _ in 0..2 {
+        assert_eq!(check(&memory, &model.request(Some("s"), &list)).reused_tokens, 0);
+    }
+    assert_eq!(memory.bytes(), 0);
+}
+
+#[test]
+fn errors_are_those_of_the_template() {
+    let (model, memory) = (Model::tiny(), PromptMemory::new(MemoryConfig::default()));
+    for list in ["[]", "[{}]", "[{\"role\":\"user\",\"content\":3}]", "{}"] {
+        let warm = memory.prompt(&model.request(Some("s"), list)).unwrap_err();
+        let cold = fresh(&model.request(Some("s"), list)).unwrap_err();
+        assert_eq!(warm.to_string(), cold.to_string(), "{list}");
+    }
+}
+
+#[test]
+fn the_budget_holds_and_what_was_used_last_stays() {
+    let model = Model::tiny();
+    let budget = 64 << 10;
+    let memory = PromptMemory::new(MemoryConfig { session_bytes: budget, segment_bytes: 0 });
+    let list = json!([user(&"x".repeat(300))]).to_string();
+    for number in 0..200 {
+        check(&memory, &model.request(Some(&format!("s{number}")), &list));
+        check(&memory, &model.request(Some("kept"), &list));
+        assert!(memory.bytes() <= budget);
+    }
+    assert!(memory.bytes() > budget / 2);
+    assert!(check(&memory, &model.request(Some("kept"), &list)).reused_tokens > 0);
+    assert_eq!(check(&memory, &model.request(Some("s0"), &list)).reused_tokens, 0);
+    let large = json!([user(&"x".repeat(budget / 8))]).to_string();
+    for _ in 0..2 {
+        assert_eq!(check(&memory, &model.request(Some("large"), &large)).reused_tokens, 0);
+    }
+    let off = PromptMemory::new(MemoryConfig { session_bytes: 0, segment_bytes: 0 });
+    for _ in 0..2 {
+        assert_eq!(check(&off, &model.request(Some("s"), &list)).reused_tokens, 0);
+    }
+    assert_eq!(off.bytes(), 0);
+}
+
+/// Random agents' sessions with branches, edits and texts that like to merge, on real models.
+#[test]
+fn random_sessions_have_the_prompts_of_a_fresh_process() {
+    let texts = [
+        " ",
+        "\n",
+        "\n\n ",
+        "e\u{301}",
+        "\u{301}",
+        "<|im_end|>",
+        "<|im_",
+        "<think>a</think>b",
+        "</think>",
+        "don't",
+        "12",
+        "fn main() {}\n",
+        "漢字😀",
+        "<|eot_id|>",
+        "<｜User｜>",
+        "",
+    ];
+    for name in ["qwen3", "llama3_1", "deepseek_v3"] {
+        let Some(model) = Model::real(name) else { continue };
+        let memory = PromptMemory::new(MemoryConfig { session_bytes: 4 << 20, segment_bytes: 0 });
+        let (mut reused, mut all) = (0, 0);
+        for seed in 0..30 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut text =
+                move || (0..random.usize(..6)).filter_map(|_| random.choice(texts)).collect::<String>();
+            let mut random = fastrand::Rng::with_seed(seed + 1000);
+            let mut messages = vec![user(&text())];
+            for number in 0..15 {
+                match random.u8(..10) {
+                    0 => messages.truncate(random.usize(1..=messages.len())),
+                    1 => {
+                        let at = random.usize(..messages.len());
+                        messages[at]["content"] = text().into();
+                    }
+                    2 | 3 => messages.push(user(&text())),
+                    _ => {
+                        let call = json!({"id": "call00001", "type": "function", "function":
+                            {"name": "f", "arguments": json!({"a": text()}).to_string()}});
+                        messages.push(json!({"role": "assistant", "content": text(), "tool_calls": [call]}));
+                        messages
+                            .push(json!({"role": "tool", "tool_call_id": "call00001", "content": text()}));
+                    }
+                }
+                let list = json!(messages).to_string();
+                let session = format!("s{}", random.u8(..2));
+                let mut request = model.request(Some(&session), &list);
+                request.input.add_generation_prompt = random.u8(..4) > 0;
+                let warm = memory.prompt(&request);
+                let Ok(cold) = fresh(&request) else {
+                    assert!(warm.is_err(), "{name} {seed} {number}");
+                    continue;
+                };
+                let warm = warm.unwrap();
+                assert_eq!(warm.ids, cold.ids, "{name} {seed} {number} {list}");
+                assert_eq!(warm.blocks, cold.blocks);
+                reused += warm.reused_tokens;
+                all += warm.ids.len();
+            }
+        }
+        // Edits make most of it new, and the third template looks ahead.
+        assert!(reused * 10 > all, "{name}: {reused} of {all}");
+    }
+}
