@@ -292,6 +292,10 @@ pub struct TokenizerOptions {
     pub backend: TokenizerBackend,
     /// Use the other one when the preferred one cannot load a model's tokenizer.
     pub fallback: bool,
+    /// Remember prompts.
+    pub cache: bool,
+    /// Memory for remembered prompts, in bytes. `None`: the frontend's own default.
+    pub cache_bytes: Option<usize>,
 }
 
 /// Implementation of byte-pair encoding.

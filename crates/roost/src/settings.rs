@@ -43,6 +43,7 @@ pub(crate) fn frontend(o: &options::Serve) -> frontend::Config {
         prepare: frontend::Prepare {
             threads: o.limits.prepare_threads,
             queue: o.limits.prepare_queue,
+            memory: memory(&o.tokenizer),
             ..frontend::Prepare::default()
         },
         route: frontend::Route {
@@ -65,6 +66,15 @@ pub(crate) fn frontend(o: &options::Serve) -> frontend::Config {
             },
             fallback: o.tokenizer.fallback,
         },
+    }
+}
+
+/// Four fifths for sessions, the rest for segments that several of them share.
+fn memory(o: &options::TokenizerOptions) -> frontend::MemoryConfig {
+    match (o.cache, o.cache_bytes) {
+        (false, _) => frontend::MemoryConfig { session_bytes: 0, segment_bytes: 0 },
+        (true, None) => frontend::MemoryConfig::default(),
+        (true, Some(bytes)) => frontend::MemoryConfig { session_bytes: bytes / 5 * 4, segment_bytes: bytes / 5 },
     }
 }
 

@@ -94,6 +94,8 @@ pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>)
                 _ => TokenizerBackend::Fastokens,
             },
             fallback: values.switch("tokenizer-fallback"),
+            cache: values.switch("tokenizer-cache"),
+            cache_bytes: values.optional_size("tokenizer-cache-bytes"),
         },
         metrics: metrics(values),
         log: log(values),

@@ -42,11 +42,8 @@ fn the_recipe_of_october() {
     assert_eq!(serve.plane.channel_buffer, 128);
     assert_eq!(serve.plane.request_timeout, Duration::from_secs(60));
     assert_eq!(serve.tokenizer.backend, TokenizerBackend::Fastokens);
-    // The cache size differs from the default and changes nothing: that is said, the rest needs no word.
-    assert_eq!(
-        serve.notices,
-        ["DYN_TOKENIZER_CACHE_BYTES has no effect: this build tokenizes without a prefix cache"]
-    );
+    assert_eq!((serve.tokenizer.cache, serve.tokenizer.cache_bytes), (true, Some(8_000_000_000)));
+    assert_eq!(serve.notices, [String::new(); 0]);
 }
 
 #[test]
