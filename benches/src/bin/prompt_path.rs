@@ -23,7 +23,8 @@ const BLOCK_SIZE: u32 = 64;
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let folder = PathBuf::from(arguments.next().context("usage: prompt_path MODEL_DIR [context bytes] [runs]")?);
+    let folder =
+        PathBuf::from(arguments.next().context("usage: prompt_path MODEL_DIR [context bytes] [runs]")?);
     let context = arguments.next().map_or(Ok(300_000), |n| n.parse())?;
     let runs = arguments.next().map_or(Ok(101), |n| n.parse())?;
     let mut conversation = Conversation::new("m", 1, Size { context, turn: 2400, tools: 12 });
@@ -122,14 +123,18 @@ impl Bench<'_> {
         };
         row("parse", timed(runs, || (), |()| parse(next)))?;
         row("render", timed(runs, || (), |()| template.render(&input(&request))))?;
-        row("tokenize, text never seen", self.unseen(&|tokenizer| tokenizer.encode(&text, false).map(drop))?)?;
+        row(
+            "tokenize, text never seen",
+            self.unseen(&|tokenizer| tokenizer.encode(&text, false).map(drop))?,
+        )?;
         row("tokenize, text seen", timed(runs, || (), |()| tokenizer.encode(&text, false)))?;
         row("tokenize, segments cached", timed(runs, || (), |()| cached.encode(&text, false)))?;
         row("hash", timed(runs, || (), |()| Blocks::compute(&ids, BLOCK_SIZE, hash::BASE_SEED)))?;
         row("wire", timed(runs, || (), |()| wire(Arc::clone(&ids))))?;
         let prime = || both.turn(&self.body);
         row("render to hash, session remembered", timed(runs, prime, |_| both.prompt(&request)))?;
-        let cold = self.unseen(&|tokenizer| Route { template, tokenizer, memory: off }.turn(next).map(drop))?;
+        let cold =
+            self.unseen(&|tokenizer| Route { template, tokenizer, memory: off }.turn(next).map(drop))?;
         row("turn, cold", cold)?;
         row("turn, stateless, text seen", timed(runs, || (), |()| stateless.turn(next)))?;
         row("turn, segments cached", timed(runs, || (), |()| segments.turn(next)))?;
@@ -149,15 +154,22 @@ impl Bench<'_> {
     }
 
     /// Times something on tokenizers that have seen no text.
-    fn unseen<E: Into<anyhow::Error>>(&self, step: &dyn Fn(&Tokenizer) -> Result<(), E>) -> anyhow::Result<Timing> {
+    fn unseen<E: Into<anyhow::Error>>(
+        &self,
+        step: &dyn Fn(&Tokenizer) -> Result<(), E>,
+    ) -> anyhow::Result<Timing> {
         let mut fresh: Vec<Tokenizer> = (0..5).map(|_| self.load()).collect::<Result<_, _>>()?;
         let mut failed = None;
-        let timing = timed(fresh.len(), || fresh.pop(), |tokenizer| {
-            if let Some(Err(error)) = tokenizer.as_ref().map(step) {
-                failed = Some(error);
-            }
-            tokenizer
-        });
+        let timing = timed(
+            fresh.len(),
+            || fresh.pop(),
+            |tokenizer| {
+                if let Some(Err(error)) = tokenizer.as_ref().map(step) {
+                    failed = Some(error);
+                }
+                tokenizer
+            },
+        );
         failed.map_or(Ok(timing), |error| Err(error.into()))
     }
 }

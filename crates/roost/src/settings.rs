@@ -74,7 +74,9 @@ fn memory(o: &options::TokenizerOptions) -> frontend::MemoryConfig {
     match (o.cache, o.cache_bytes) {
         (false, _) => frontend::MemoryConfig { session_bytes: 0, segment_bytes: 0 },
         (true, None) => frontend::MemoryConfig::default(),
-        (true, Some(bytes)) => frontend::MemoryConfig { session_bytes: bytes / 5 * 4, segment_bytes: bytes / 5 },
+        (true, Some(bytes)) => {
+            frontend::MemoryConfig { session_bytes: bytes / 5 * 4, segment_bytes: bytes / 5 }
+        }
     }
 }
 
