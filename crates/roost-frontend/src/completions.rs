@@ -1,7 +1,7 @@
 //! `/v1/chat/completions` and `/v1/completions`: the phases in order.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -109,7 +109,7 @@ async fn streamed(
 ) -> Result<Response, ApiError> {
     let Wanted { flavor, stream_options, choice, mut finisher, .. } = wanted;
     let mut writer =
-        ChunkWriter::new(flavor, &answer_id(flavor, &prepared.id), &prepared.model.name, unix_now());
+        ChunkWriter::new(flavor, &answer_id(flavor, &prepared.id), &prepared.model.name, reply::unix_now());
     writer.set_running_usage(stream_options.continuous_usage_stats);
     let http = &shared.config.http;
     writer.set_reasoning_field(http.reasoning_field);
@@ -155,7 +155,7 @@ async fn unary(
     let mut out = BytesMut::with_capacity(whole.content.len() + whole.reasoning.len() + 512);
     let id = answer_id(flavor, &prepared.id);
     let nvext = finisher.nvext();
-    AnswerWriter { flavor, id: &id, model: &prepared.model.name, created: unix_now() }.write(
+    AnswerWriter { flavor, id: &id, model: &prepared.model.name, created: reply::unix_now() }.write(
         &mut out,
         &Answer {
             text: &whole.content,
@@ -174,10 +174,6 @@ fn answer_id(flavor: Flavor, id: &str) -> String {
         Flavor::Chat => format!("chatcmpl-{id}"),
         Flavor::Completion => format!("cmpl-{id}"),
     }
-}
-
-fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

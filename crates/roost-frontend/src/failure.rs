@@ -86,7 +86,7 @@ impl Failure {
     /// A call that gave no stream.
     pub(crate) fn call(error: &CallError) -> Self {
         let (kind, public) = judge(error.reason(), error.public_message());
-        let blames_worker = error.inhibits_worker() && kind != Kind::Ours;
+        let blames_worker = error.inhibits_worker();
         Failure { public, ..Self::new(kind, error.is_retryable(), blames_worker, error.to_string()) }
     }
 

@@ -248,14 +248,6 @@ impl Feed {
     }
 
     fn loaded(&mut self, loaded: Loaded) {
-        let mut waits = self
-            .sets
-            .values()
-            .flatten()
-            .filter(|set| set.mdcsum == loaded.mdcsum && set.model.is_none())
-            .map(|set| Arc::clone(&set.first));
-        let waiting = waits.next();
-        drop(waits);
         let assets = match loaded.result {
             Ok(assets) => Arc::new(assets),
             Err(error) => {
@@ -265,10 +257,10 @@ impl Feed {
                     attempt = loaded.attempt,
                     "cannot load the model's files; will try again"
                 );
-                if let Some(info) = waiting {
-                    self.loader.retry(&info, loaded.attempt + 1);
-                } else {
-                    self.loader.forget(&loaded.mdcsum);
+                let mut sets = self.sets.values().flatten();
+                match sets.find(|set| set.mdcsum == loaded.mdcsum && set.model.is_none()) {
+                    Some(waiting) => self.loader.retry(&waiting.first, loaded.attempt + 1),
+                    None => self.loader.forget(&loaded.mdcsum),
                 }
                 return;
             }

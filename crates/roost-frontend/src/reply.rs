@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use axum::response::Response;
@@ -23,6 +24,11 @@ pub(crate) fn error(error: &ApiError, shape: ErrorShape) -> Response {
     let mut body = BytesMut::with_capacity(256);
     error.write_body(&mut body, shape);
     json(StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body)
+}
+
+/// `created` of an answer: Unix seconds.
+pub(crate) fn unix_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// A body that keeps `held` until it has been sent or dropped.

@@ -1,13 +1,13 @@
 //! What operators and launchers ask: models, health, liveness, metrics, thresholds.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::body::Bytes;
 use axum::response::Response;
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use roost_openai::{ApiError, ModelEntry, write_model, write_model_list};
+use roost_telemetry::Registry;
 use serde_json::{Value, json};
 
 use crate::metrics::{PoolSample, Sample, WorkerType};
@@ -143,9 +143,8 @@ pub(crate) fn metrics(shared: &Shared) -> Response {
         prepare_waiting: shared.pool.waiting(),
     });
     let mut response = Response::new(axum::body::Body::from(shared.registry.encode()));
-    response
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"));
+    let exposition = HeaderValue::from_static(Registry::CONTENT_TYPE);
+    response.headers_mut().insert(header::CONTENT_TYPE, exposition);
     response
 }
 
@@ -201,7 +200,7 @@ fn threshold_of(name: &str, model: &Model) -> Value {
 
 fn entry<'a>(name: &'a str, model: &Model) -> ModelEntry<'a> {
     let window = u64::from(model.context_length);
-    ModelEntry { id: name, created: unix_now(), context_window: (window > 0).then_some(window) }
+    ModelEntry { id: name, created: reply::unix_now(), context_window: (window > 0).then_some(window) }
 }
 
 fn anthropic_list(ready: &[(&str, &Arc<Model>)]) -> Value {
@@ -209,7 +208,7 @@ fn anthropic_list(ready: &[(&str, &Arc<Model>)]) -> Value {
         .iter()
         .map(|(name, model)| {
             let mut entry = json!({
-                "id": name, "display_name": name, "type": "model", "created_at": rfc3339(unix_now()),
+                "id": name, "display_name": name, "type": "model", "created_at": rfc3339(reply::unix_now()),
             });
             if model.context_length > 0 {
                 entry["max_input_tokens"] = model.context_length.into();
@@ -231,8 +230,4 @@ fn rfc3339(seconds: u64) -> String {
 
 fn value(status: StatusCode, body: &Value) -> Response {
     reply::json(status, BytesMut::from(body.to_string().as_bytes()))
-}
-
-fn unix_now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

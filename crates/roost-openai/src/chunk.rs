@@ -119,11 +119,6 @@ impl ChunkWriter {
         self.reasoning_field = name;
     }
 
-    /// Whether the first chunk, the one with the role, has been written.
-    pub fn started(&self) -> bool {
-        self.role_sent
-    }
-
     /// Writes a chunk with the next piece; the first one carries the role. A text completion has content only.
     pub fn piece(&mut self, out: &mut BytesMut, piece: Piece<'_>, usage: &Usage) {
         out.reserve(self.head.len() + self.tail.len() + 256);

@@ -1,7 +1,7 @@
 use bytes::{BufMut, BytesMut};
 
 /// Writes `text` as a JSON string, quotes included.
-pub fn write_string(out: &mut BytesMut, text: &str) {
+pub(crate) fn write_string(out: &mut BytesMut, text: &str) {
     out.reserve(text.len() + 2);
     out.put_u8(b'"');
     write_escaped(out, text);

@@ -24,7 +24,6 @@ pub use completion::{CompletionRequest, Prompt};
 pub use error::{ApiError, ErrorShape};
 pub use fields::{FieldPolicy, Ignored};
 pub use generation::Generation;
-pub use json::write_string as write_json_string;
 pub use models::{ModelEntry, write_model, write_model_list};
 pub use nvext::NvExt;
 pub use raw::Raw;

@@ -10,9 +10,6 @@ use crate::dispatch::Active;
 use crate::failure::Failure;
 use crate::finish::Finisher;
 
-/// How long the end mark of a worker's stream may take after the finish reason.
-const END_WAIT: Duration = Duration::from_secs(5);
-
 /// A whole answer.
 #[derive(Debug, Default)]
 pub(crate) struct Whole {
@@ -77,7 +74,7 @@ async fn fold(
                 return Ok(());
             }
         }
-        let limit = if choice.finish().is_some() { Some(END_WAIT) } else { silence };
+        let limit = super::patience(choice.finish().is_some(), silence);
         let item = match limit {
             None => poll_fn(|cx| active.poll_next(cx)).await,
             Some(limit) => match tokio::time::timeout(limit, poll_fn(|cx| active.poll_next(cx))).await {

@@ -17,8 +17,6 @@ use crate::finish::Finisher;
 
 /// Room for a usual event.
 const EVENT_BYTES: usize = 1024;
-/// How long the end mark of a worker's stream may take after the finish reason.
-const END_WAIT: Duration = Duration::from_secs(5);
 
 /// What a stream is told besides the items.
 #[derive(Debug, Clone, Copy)]
@@ -177,7 +175,7 @@ impl AnswerBody {
     fn poll_timer(&mut self, cx: &mut Context<'_>) {
         loop {
             let now = Instant::now();
-            let silence = if self.finish_sent { Some(END_WAIT) } else { self.pace.worker_silence };
+            let silence = super::patience(self.finish_sent, self.pace.worker_silence);
             let silent_at = silence.map(|limit| self.heard + limit);
             let quiet_at = self.pace.keep_alive.map(|limit| self.spoke + limit);
             if silent_at.is_some_and(|at| at <= now) && matches!(self.state, State::Streaming(_)) {
