@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use roost_tests::{Options, worker_of};
+use roost_tests::{Cluster, Options, worker_of};
 use roost_worker::Fault;
 
 #[tokio::test]
@@ -28,6 +28,9 @@ async fn before_the_first_token_another_worker_takes_over() -> Result<()> {
         assert_eq!(answer.status, 200, "{fault:?}: {}", answer.text());
         assert_eq!(cluster.index_of(worker_of(&answer.json()?)), 1 - home, "{fault:?}");
         assert!(cluster.metric_sum("roost_affinity_rebinds_total", "").await? >= 1.0, "{fault:?}");
+        assert_eq!(retries(&cluster).await?, (1.0, 1.0), "{fault:?}");
+        let routed = "dynamo_frontend_stage_duration_seconds_count{stage=\"route\"}";
+        assert_eq!(cluster.metric(routed).await?, Some(3.0), "one choice, and two for the second request");
         // A pin leaves nothing else to try.
         cluster.workers[1 - home].faults().next(fault.clone());
         let id = cluster.workers[1 - home].id().to_string();
@@ -51,8 +54,17 @@ async fn with_no_worker_left_the_status_says_why() -> Result<()> {
         cluster.workers[0].faults().next(fault.clone());
         let answer = cluster.chat("@@hello@@").send().await?;
         assert_eq!(answer.status, status, "{fault:?}: {}", answer.text());
+        assert_eq!(retries(&cluster).await?, (0.0, 0.0), "{fault:?}: there was no other worker to try");
     }
     Ok(())
+}
+
+/// Retries before the first token, and those of them that are known to have ended well.
+async fn retries(cluster: &Cluster) -> Result<(f64, f64)> {
+    let counted = cluster.metric_sum("dynamo_frontend_model_migration_total", "new_request").await?;
+    let timed =
+        cluster.metric_sum("dynamo_frontend_model_migration_duration_seconds_count", "success").await?;
+    Ok((counted, timed))
 }
 
 #[tokio::test]

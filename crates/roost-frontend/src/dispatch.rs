@@ -1,5 +1,7 @@
 //! A prepared request to a worker that answers. Retries before the first token live here and only here.
 
+mod retries;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +14,9 @@ use roost_router::{AffinityOutcome, End, Lease, Placement, Request as RouteReque
 use roost_wire::message::{EngineOutput, TokenIdFormat};
 use roost_wire::{Call, ResponseStream};
 
+use self::retries::Retries;
 use crate::failure::Failure;
+use crate::metrics::Stage;
 use crate::prepare::Prepared;
 use crate::shared::Shared;
 
@@ -41,7 +45,19 @@ pub(crate) fn start(shared: Arc<Shared>, prepared: Arc<Prepared>) -> Dispatching
 }
 
 async fn run(shared: &Shared, prepared: &Prepared) -> Result<Active, Failure> {
+    let mut retries = Retries::new(&prepared.model.metrics);
+    let result = attempts(shared, prepared, &mut retries).await;
+    retries.ended(Instant::now(), result.is_ok());
+    result
+}
+
+async fn attempts(
+    shared: &Shared,
+    prepared: &Prepared,
+    retries: &mut Retries<'_>,
+) -> Result<Active, Failure> {
     let pool = &prepared.model.pool;
+    let mut routing = Some(shared.metrics.stage(Stage::Route));
     let overlap = pool.overlap(&prepared.blocks.sequence);
     let mut tried: Vec<WorkerId> = Vec::new();
     let mut last = None;
@@ -60,13 +76,16 @@ async fn run(shared: &Shared, prepared: &Prepared) -> Result<Active, Failure> {
                 &overlap,
             )
         };
-        let (placement, lease) = match pool.router.place(&request) {
+        let placed = pool.router.place(&request);
+        drop(routing.take());
+        let (placement, lease) = match placed {
             Ok(placed) => placed,
             // With every worker tried, what the last one did says more than that none is left.
             Err(rejection) => return Err(last.unwrap_or_else(|| Failure::rejected(&rejection))),
         };
         let worker = placement.rank.worker;
         tried.push(worker);
+        retries.placed();
         match attempt(shared, prepared, placement, lease, tried.len()).await {
             Ok(active) => return Ok(active),
             Err(failure) => {
@@ -80,7 +99,8 @@ async fn run(shared: &Shared, prepared: &Prepared) -> Result<Active, Failure> {
                 if !failure.retryable || prepared.pin.worker.is_some() {
                     return Err(failure);
                 }
-                shared.metrics.retried(&prepared.model.metrics);
+                retries.failed(Instant::now());
+                routing = Some(shared.metrics.stage(Stage::Route));
                 last = Some(failure);
             }
         }

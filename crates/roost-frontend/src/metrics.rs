@@ -136,11 +136,6 @@ impl Metrics {
         self.families.failures.with_label_values(&[class, reason]).inc();
     }
 
-    /// Counts a request that is tried on another worker before its first token.
-    pub fn retried(&self, model: &ModelMetrics) {
-        model.retries.inc();
-    }
-
     /// Counts request members that are not known and were ignored.
     pub fn ignored_fields(&self, count: usize) {
         self.families.ignored_fields.inc_by(count as u64);

@@ -74,6 +74,7 @@ pub(crate) async fn start(
         stop_cluster.clone(),
     );
     let registry = Registry::new(&options.metrics.prefix);
+    registry.build_info(env!("CARGO_PKG_VERSION"))?;
     let metrics = Metrics::new(&registry, &crate::settings::metrics(&options.metrics))?;
     let frontend =
         Frontend::new(settings::frontend(options), Parts { client, cluster, updates, registry, metrics })

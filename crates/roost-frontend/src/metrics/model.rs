@@ -30,7 +30,7 @@ pub struct ModelMetrics {
     pub(super) output_total: IntCounter,
     pub(super) router_input_tokens: Histogram,
     pub(super) router_reused: IntCounter,
-    pub(super) retries: IntCounter,
+    retries: IntCounter,
     /// By whether the retry succeeded.
     retry_duration: [Histogram; 2],
     by_route: [[RouteMetrics; RequestKind::ALL.len()]; Endpoint::ALL.len()],
@@ -128,6 +128,11 @@ impl ModelMetrics {
     /// Says whether the model can be served.
     pub fn ready(&self, ready: bool) {
         self.card.ready.set(i64::from(ready));
+    }
+
+    /// Counts a request that is tried on another worker before its first token.
+    pub fn retried(&self) {
+        self.retries.inc();
     }
 
     /// Records how a retry before the first token ended, and how long after the first failure.

@@ -482,7 +482,7 @@ fn the_planes_counters_are_taken_over() {
 fn small_counters() {
     let bench = Bench::new();
     bench.metrics.ignored_fields(3);
-    bench.metrics.retried(&bench.model);
+    bench.model.retried();
     bench.model.retry_ended(Duration::from_millis(30), true);
     bench.model.ready(true);
     bench.metrics.kv_applied(&Applied { stored: 5, skipped: 1, ..Applied::default() });
