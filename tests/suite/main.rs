@@ -4,6 +4,7 @@ mod affinity;
 mod api;
 mod balance;
 mod calls;
+mod choices;
 mod faults;
 mod interop;
 mod readiness;

@@ -8,7 +8,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use roost_openai::{Answer, AnswerWriter, ApiError, ChunkWriter, Finish, Flavor};
+use roost_openai::{Answer, AnswerChoice, AnswerWriter, ApiError, ChunkWriter, Finish, Flavor};
 
 use crate::body;
 use crate::dispatch::{self, Active, Dispatching};
@@ -107,7 +107,7 @@ async fn streamed(
     wanted: Wanted,
     mut dispatching: Dispatching,
 ) -> Result<Response, ApiError> {
-    let Wanted { flavor, stream_options, choice, mut finisher, .. } = wanted;
+    let Wanted { flavor, stream_options, choices, mut finisher, .. } = wanted;
     let mut writer =
         ChunkWriter::new(flavor, &answer_id(flavor, &prepared.id), &prepared.model.name, reply::unix_now());
     writer.set_running_usage(stream_options.continuous_usage_stats);
@@ -124,8 +124,8 @@ async fn streamed(
     };
     let body = match first {
         Some(Err(failure)) => return Err(finisher.fail(&failure)),
-        Some(Ok(active)) => AnswerBody::started(active, choice, writer, finisher, pace),
-        None => AnswerBody::waiting(dispatching, choice, writer, finisher, pace),
+        Some(Ok(active)) => AnswerBody::started(active, choices, writer, finisher, pace),
+        None => AnswerBody::waiting(dispatching, choices, writer, finisher, pace),
     };
     let mut response = Response::new(Body::new(body));
     let headers = response.headers_mut();
@@ -140,29 +140,38 @@ async fn unary(
     wanted: Wanted,
     dispatching: Dispatching,
 ) -> Result<Response, ApiError> {
-    let Wanted { flavor, mut choice, mut finisher, .. } = wanted;
+    let Wanted { flavor, mut choices, mut finisher, .. } = wanted;
     let result = match dispatching.await {
         Ok(active) => {
-            aggregate::collect(active, &mut choice, &mut finisher, shared.config.http.worker_silence).await
+            aggregate::collect(active, &mut choices, &mut finisher, shared.config.http.worker_silence).await
         }
         Err(failure) => Err(failure),
     };
-    let whole = match result {
-        Ok(whole) => whole,
+    let wholes = match result {
+        Ok(wholes) => wholes,
         Err(failure) => return Err(finisher.fail(&failure)),
     };
-    finisher.succeed(&choice);
-    let mut out = BytesMut::with_capacity(whole.content.len() + whole.reasoning.len() + 512);
+    finisher.succeed(&choices);
+    let text: usize = wholes.iter().map(|whole| whole.content.len() + whole.reasoning.len()).sum();
+    let mut out = BytesMut::with_capacity(text + 512 * wholes.len());
+    let shown: Vec<AnswerChoice<'_>> = wholes
+        .iter()
+        .map(|whole| AnswerChoice {
+            text: &whole.content,
+            reasoning: &whole.reasoning,
+            tool_calls: &whole.calls,
+            finish: whole.finish.unwrap_or(Finish::Stop),
+            logprobs: &whole.logprobs,
+        })
+        .collect();
     let id = answer_id(flavor, &prepared.id);
     let nvext = finisher.nvext();
     AnswerWriter { flavor, id: &id, model: &prepared.model.name, created: reply::unix_now() }.write(
         &mut out,
         &Answer {
-            text: &whole.content,
-            reasoning: (shared.config.http.reasoning_field, &whole.reasoning),
-            tool_calls: &whole.calls,
-            finish: choice.finish().unwrap_or(Finish::Stop),
-            usage: *choice.usage(),
+            choices: &shown,
+            reasoning_field: shared.config.http.reasoning_field,
+            usage: *choices.usage(),
             nvext: nvext.as_deref(),
         },
     );

@@ -11,7 +11,7 @@ use crate::dispatch::Active;
 use crate::failure::Failure;
 use crate::metrics::{Endpoint, ErrorType, Outcome, RequestGuard, RequestKind};
 use crate::models::Model;
-use crate::respond::choice::Choice;
+use crate::respond::choices::Choices;
 use crate::session::Session;
 use crate::shared::Shared;
 
@@ -29,6 +29,9 @@ pub(crate) struct Finisher {
     attempts: usize,
     affinity: AffinityOutcome,
     first_token: Option<Instant>,
+    /// Tokens turned into text, and the time it took.
+    decoded: u64,
+    decoding: Duration,
     closed: bool,
 }
 
@@ -55,6 +58,8 @@ impl Finisher {
             attempts: 0,
             affinity: AffinityOutcome::None,
             first_token: None,
+            decoded: 0,
+            decoding: Duration::ZERO,
             closed: false,
         }
     }
@@ -101,7 +106,7 @@ impl Finisher {
     }
 
     /// Tokens arrived.
-    pub(crate) fn tokens(&mut self, count: u32, choice: &Choice, active: &mut Active) {
+    pub(crate) fn tokens(&mut self, count: u32, choices: &Choices, active: &mut Active) {
         if count == 0 {
             return;
         }
@@ -112,18 +117,20 @@ impl Finisher {
             self.guard.first_token(now);
         }
         self.guard.tokens(count, now);
-        if let Some(cached) = choice.usage().cached_tokens {
+        self.decoding = choices.decoding();
+        self.decoded += u64::from(count);
+        if let Some(cached) = choices.usage().cached_tokens {
             self.guard.cached(cached);
         }
         active.tokens(first, count);
     }
 
     /// The answer is whole.
-    pub(crate) fn succeed(&mut self, choice: &Choice) {
-        if let Some(cached) = choice.usage().cached_tokens {
+    pub(crate) fn succeed(&mut self, choices: &Choices) {
+        if let Some(cached) = choices.usage().cached_tokens {
             self.guard.cached(cached);
         }
-        self.guard.output(choice.usage().completion_tokens);
+        self.guard.output(choices.usage().completion_tokens);
         self.close(Outcome::Success, None);
     }
 
@@ -138,6 +145,9 @@ impl Finisher {
     fn close(&mut self, outcome: Outcome, detail: Option<&str>) {
         if std::mem::replace(&mut self.closed, true) {
             return;
+        }
+        if self.decoded > 0 {
+            self.guard.detokenized(self.decoding, self.decoded);
         }
         self.guard.finish(outcome);
         let total = self.received.elapsed();

@@ -24,6 +24,8 @@ use crate::finish::Finisher;
 use crate::models::{Lookup, Model};
 use crate::prepare::memory::{PromptError, PromptRequest};
 use crate::respond::choice::{Choice, Ending};
+use crate::respond::choices::Choices;
+use crate::respond::logprobs::{self, Logprobs};
 use crate::session::Session;
 use crate::shared::Shared;
 
@@ -51,7 +53,7 @@ pub(crate) struct Wanted {
     pub(crate) flavor: Flavor,
     pub(crate) stream: bool,
     pub(crate) stream_options: StreamOptions,
-    pub(crate) choice: Choice,
+    pub(crate) choices: Choices,
     pub(crate) finisher: Finisher,
 }
 
@@ -306,28 +308,39 @@ fn complete(
     let engine = finisher.check(engine_request(&model, Arc::clone(&tokens), &asked, &session, salt))?;
     finisher.prepared(isl, &session, asked.generation.nvext.wants_worker_id());
     let counts_reasoning = asked.calls.is_some() && model.assets.parsers.reasons();
-    let parser = asked.calls.and_then(|calls| calls.parser(&model, &tokens));
+    let calls = asked.calls.and_then(|calls| calls.parse(&model, &tokens));
     // Marks of some families are special tokens: the parser must see them.
-    let marks = parser.is_some() && model.assets.parsers.needs_special_tokens();
+    let marks = calls.is_some() && model.assets.parsers.needs_special_tokens();
     let skip_special = asked.generation.output.skip_special_tokens.unwrap_or(true) && !marks;
     let ignore_eos = asked.generation.stop.ignore_eos == Some(true);
     let hidden: &[u32] = if ignore_eos { &[] } else { &model.assets.eos };
-    let choice = Choice::new(Ending {
-        decode: model.assets.tokenizer.decode_stream(&tokens, skip_special),
-        stops: StopScanner::new(
-            asked.generation.stop.strings.iter().map(String::as_str),
-            asked.generation.stop.include_stop_str == Some(true),
-        ),
-        stop_ids: StopIds::new(
-            hidden.iter().copied(),
-            asked.generation.stop.token_ids.iter().copied(),
-            asked.generation.limits.min_tokens.unwrap_or(0),
-        ),
-        max_tokens: asked.generation.limits.max_tokens,
-        prompt_tokens: isl,
-        parser,
-        counts_reasoning,
+    let stops = StopScanner::new(
+        asked.generation.stop.strings.iter().map(String::as_str),
+        asked.generation.stop.include_stop_str == Some(true),
+    );
+    let stop_ids = StopIds::new(
+        hidden.iter().copied(),
+        asked.generation.stop.token_ids.iter().copied(),
+        asked.generation.limits.min_tokens.unwrap_or(0),
+    );
+    let output = &asked.generation.output;
+    let logprobs = output.logprobs.map(|alternatives| logprobs::Wanted {
+        tokenizer: model.assets.tokenizer.clone(),
+        alternatives: alternatives > 0,
+        as_ids: output.return_tokens_as_token_ids == Some(true),
     });
+    let choice = || {
+        Choice::new(Ending {
+            decode: model.assets.tokenizer.decode_stream(&tokens, skip_special),
+            stops: stops.clone(),
+            stop_ids: stop_ids.clone(),
+            max_tokens: asked.generation.limits.max_tokens,
+            parser: calls.as_ref().map(|calls| model.assets.parsers.start(calls)),
+            logprobs: logprobs.clone().map(Logprobs::new),
+        })
+    };
+    let list = (0..asked.generation.sampling.n.unwrap_or(1)).map(|_| choice()).collect();
+    let choices = Choices::new(list, isl, counts_reasoning);
     let id = session.uuid.unwrap_or_else(uuid::Uuid::new_v4).to_string().into_boxed_str();
     let pin = Pin {
         worker: session.worker.or(asked.generation.nvext.worker).map(roost_kv::WorkerId),
@@ -346,7 +359,7 @@ fn complete(
         flavor: asked.flavor,
         stream: asked.generation.stream,
         stream_options: asked.generation.stream_options,
-        choice,
+        choices,
         finisher,
     };
     Ok((prepared, wanted))
@@ -388,12 +401,16 @@ fn engine_request(
             top_k: sampling.top_k,
             min_p: sampling.min_p,
             seed: sampling.seed,
+            logit_bias: (!sampling.logit_bias.is_empty())
+                .then(|| sampling.logit_bias.iter().map(|(id, bias)| (id.to_string(), *bias)).collect()),
             include_stop_str_in_output: asked.generation.stop.include_stop_str,
             guided_decoding: guided(&sampling.guided, asked.calls.as_ref())?,
             ..SamplingOptions::default()
         },
         output_options: OutputOptions {
             skip_special_tokens: asked.generation.output.skip_special_tokens,
+            logprobs: asked.generation.output.logprobs,
+            return_tokens_as_token_ids: asked.generation.output.return_tokens_as_token_ids,
             ..OutputOptions::default()
         },
         eos_token_ids: eos,

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 pub(crate) mod aggregate;
 pub(crate) mod choice;
+pub(crate) mod choices;
+pub(crate) mod logprobs;
 pub(crate) mod stream;
 
 /// How long the end mark of a worker's stream may take after the finish reason.

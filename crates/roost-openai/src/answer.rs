@@ -1,23 +1,34 @@
 use bytes::{BufMut, BytesMut};
 
 use crate::json::{write_string, write_u64};
-use crate::{Finish, Flavor, Usage};
+use crate::{Finish, Flavor, TokenLogprob, Usage, logprobs};
 
 /// What a unary answer says.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer<'a> {
-    /// Generated text; empty is written as `null` in a chat message.
-    pub text: &'a str,
-    /// Name of the member and text of the reasoning; left out when empty.
-    pub reasoning: (&'a str, &'a str),
-    /// Tool calls, in order.
-    pub tool_calls: &'a [ToolCall],
-    /// Why it ended.
-    pub finish: Finish,
+    /// The generated sequences, in order.
+    pub choices: &'a [AnswerChoice<'a>],
+    /// Name of the member that carries reasoning.
+    pub reasoning_field: &'a str,
     /// Token counts.
     pub usage: Usage,
     /// `nvext` member, a complete JSON object.
     pub nvext: Option<&'a str>,
+}
+
+/// One generated sequence.
+#[derive(Debug, Clone, Copy)]
+pub struct AnswerChoice<'a> {
+    /// Generated text; empty is written as `null` in a chat message.
+    pub text: &'a str,
+    /// Text of the reasoning; left out when empty.
+    pub reasoning: &'a str,
+    /// Tool calls, in order.
+    pub tool_calls: &'a [ToolCall],
+    /// Why it ended.
+    pub finish: Finish,
+    /// Log probabilities of its tokens; empty when they are not known or not wanted.
+    pub logprobs: &'a [TokenLogprob],
 }
 
 /// One complete tool call.
@@ -49,36 +60,14 @@ impl AnswerWriter<'_> {
     pub fn write(&self, out: &mut BytesMut, answer: &Answer<'_>) {
         out.put_slice(b"{\"id\":");
         write_string(out, self.id);
-        match self.flavor {
-            Flavor::Chat => {
-                out.put_slice(b",\"choices\":[{\"index\":0,\"message\":{\"content\":");
-                if answer.text.is_empty() {
-                    out.put_slice(b"null");
-                } else {
-                    write_string(out, answer.text);
-                }
-                out.put_slice(b",\"refusal\":null");
-                write_calls(out, answer.tool_calls);
-                out.put_slice(b",\"role\":\"assistant\"");
-                let (member, reasoning) = answer.reasoning;
-                if !reasoning.is_empty() {
-                    out.put_u8(b',');
-                    write_string(out, member);
-                    out.put_u8(b':');
-                    write_string(out, reasoning);
-                }
-                out.put_slice(b"},\"finish_reason\":");
-                write_string(out, answer.finish.as_str());
-                out.put_slice(b",\"logprobs\":null}]");
+        out.put_slice(b",\"choices\":[");
+        for (index, choice) in (0u64..).zip(answer.choices) {
+            if index > 0 {
+                out.put_u8(b',');
             }
-            Flavor::Completion => {
-                out.put_slice(b",\"choices\":[{\"text\":");
-                write_string(out, answer.text);
-                out.put_slice(b",\"index\":0,\"finish_reason\":");
-                write_string(out, answer.finish.as_str());
-                out.put_slice(b"}]");
-            }
+            self.choice(out, index, choice, answer.reasoning_field);
         }
+        out.put_u8(b']');
         out.put_slice(b",\"created\":");
         write_u64(out, self.created);
         out.put_slice(b",\"model\":");
@@ -93,6 +82,47 @@ impl AnswerWriter<'_> {
         if let Some(nvext) = answer.nvext {
             out.put_slice(b",\"nvext\":");
             out.put_slice(nvext.as_bytes());
+        }
+        out.put_u8(b'}');
+    }
+
+    fn choice(&self, out: &mut BytesMut, index: u64, choice: &AnswerChoice<'_>, reasoning_field: &str) {
+        match self.flavor {
+            Flavor::Chat => {
+                out.put_slice(b"{\"index\":");
+                write_u64(out, index);
+                out.put_slice(b",\"message\":{\"content\":");
+                if choice.text.is_empty() {
+                    out.put_slice(b"null");
+                } else {
+                    write_string(out, choice.text);
+                }
+                out.put_slice(b",\"refusal\":null");
+                write_calls(out, choice.tool_calls);
+                out.put_slice(b",\"role\":\"assistant\"");
+                if !choice.reasoning.is_empty() {
+                    out.put_u8(b',');
+                    write_string(out, reasoning_field);
+                    out.put_u8(b':');
+                    write_string(out, choice.reasoning);
+                }
+                out.put_slice(b"},\"finish_reason\":");
+                write_string(out, choice.finish.as_str());
+                out.put_slice(b",\"logprobs\":");
+                logprobs::write(out, self.flavor, choice.logprobs);
+            }
+            Flavor::Completion => {
+                out.put_slice(b"{\"text\":");
+                write_string(out, choice.text);
+                out.put_slice(b",\"index\":");
+                write_u64(out, index);
+                if !choice.logprobs.is_empty() {
+                    out.put_slice(b",\"logprobs\":");
+                    logprobs::write(out, self.flavor, choice.logprobs);
+                }
+                out.put_slice(b",\"finish_reason\":");
+                write_string(out, choice.finish.as_str());
+            }
         }
         out.put_u8(b'}');
     }
@@ -121,6 +151,7 @@ fn write_calls(out: &mut BytesMut, calls: &[ToolCall]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Likely;
 
     /// Body of the recorded exchange `tool_with_reasoning`.
     #[test]
@@ -134,10 +165,14 @@ mod tests {
         AnswerWriter { flavor: Flavor::Chat, id: "chatcmpl-<uuid>", model: "qwen3", created: 7 }.write(
             &mut out,
             &Answer {
-                text: "\n",
-                reasoning: ("reasoning_content", "need it"),
-                tool_calls: &[call],
-                finish: Finish::ToolCalls,
+                choices: &[AnswerChoice {
+                    text: "\n",
+                    reasoning: "need it",
+                    tool_calls: &[call],
+                    finish: Finish::ToolCalls,
+                    logprobs: &[],
+                }],
+                reasoning_field: "reasoning_content",
                 usage: Usage {
                     prompt_tokens: 177,
                     completion_tokens: 24,
@@ -153,6 +188,55 @@ mod tests {
         );
     }
 
+    /// Body of a recorded exchange.
+    fn golden(name: &str) -> String {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/http/wire_parsers.json");
+        let json: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        let case = json["cases"].as_array().unwrap().iter().find(|c| c["name"] == name).unwrap();
+        case["response"]["body"].to_string().replace("\"<time>\"", "7")
+    }
+
+    /// The recorded exchanges `logprobs`, `completion_logprobs` and `n2_unary`.
+    #[test]
+    fn log_probabilities_and_choices_equal_the_peer() {
+        let likely =
+            |token: &str, logprob| Likely { token: token.into(), bytes: token.as_bytes().into(), logprob };
+        let token = |id, text: &str, other: &str| TokenLogprob {
+            id,
+            chosen: likely(text, -0.5),
+            top: vec![likely(text, -0.5), likely(other, -1.5)],
+        };
+        let chat = [token(13048, "Hi", " nob"), token(3958, " é", "ball")];
+        let completion = [token(13048, "Hi", " nob"), token(1052, " there", " said")];
+        let choice = |text, logprobs| AnswerChoice {
+            text,
+            reasoning: "",
+            tool_calls: &[],
+            finish: Finish::Stop,
+            logprobs,
+        };
+        let none = choice("Hi", &[]);
+        let cases = [
+            (Flavor::Chat, "logprobs", vec![choice("Hi é", &chat)], (17, 2, Some(0))),
+            (Flavor::Completion, "completion_logprobs", vec![choice("Hi there", &completion)], (8, 2, None)),
+            (Flavor::Chat, "n2_unary", vec![none, none], (23, 2, Some(0))),
+        ];
+        for (flavor, name, choices, (prompt_tokens, completion_tokens, reasoning_tokens)) in cases {
+            let id = if flavor == Flavor::Chat { "chatcmpl-<uuid>" } else { "cmpl-<uuid>" };
+            let mut out = BytesMut::new();
+            AnswerWriter { flavor, id, model: "qwen3", created: 7 }.write(
+                &mut out,
+                &Answer {
+                    choices: &choices,
+                    reasoning_field: "reasoning_content",
+                    usage: Usage { prompt_tokens, completion_tokens, cached_tokens: None, reasoning_tokens },
+                    nvext: None,
+                },
+            );
+            assert_eq!(std::str::from_utf8(&out).unwrap(), golden(name));
+        }
+    }
+
     /// Bodies of the recorded exchanges `think_tag_passes_through` and `completion_unary`.
     #[test]
     fn equal_to_the_peer() {
@@ -160,10 +244,14 @@ mod tests {
             (
                 AnswerWriter { flavor: Flavor::Chat, id: "chatcmpl-<uuid>", model: "qwen3", created: 7 },
                 Answer {
-                    text: "<think>why</think>ok",
-                    reasoning: ("reasoning_content", ""),
-                    tool_calls: &[],
-                    finish: Finish::Stop,
+                    choices: &[AnswerChoice {
+                        text: "<think>why</think>ok",
+                        reasoning: "",
+                        tool_calls: &[],
+                        finish: Finish::Stop,
+                        logprobs: &[],
+                    }],
+                    reasoning_field: "reasoning_content",
                     usage: Usage {
                         prompt_tokens: 19,
                         completion_tokens: 4,
@@ -177,10 +265,14 @@ mod tests {
             (
                 AnswerWriter { flavor: Flavor::Completion, id: "cmpl-<uuid>", model: "qwen3", created: 7 },
                 Answer {
-                    text: "Hi there",
-                    reasoning: ("reasoning_content", ""),
-                    tool_calls: &[],
-                    finish: Finish::Stop,
+                    choices: &[AnswerChoice {
+                        text: "Hi there",
+                        reasoning: "",
+                        tool_calls: &[],
+                        finish: Finish::Stop,
+                        logprobs: &[],
+                    }],
+                    reasoning_field: "reasoning_content",
                     usage: Usage {
                         prompt_tokens: 8,
                         completion_tokens: 2,

@@ -2,7 +2,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use crate::fields::{Fields, interpret};
-use crate::{ApiError, FieldPolicy, Generation, Ignored, Raw};
+use crate::{ApiError, FieldPolicy, Flavor, Generation, Ignored, Raw};
 
 /// Members that clients send and that change nothing here.
 const NO_EFFECT: &[&str] = &[
@@ -86,15 +86,8 @@ impl ChatRequest {
             }
         }
         let (tools, tool_choice) = tools(&mut fields)?;
-        for (name, hint) in [("logprobs", "true"), ("logit_bias", "")] {
-            if let Some(value) = fields.raw(name)
-                && (value.get() == hint || (hint.is_empty() && value.get() != "{}"))
-            {
-                return Err(ApiError::not_implemented(name, format!("`{name}` is not served yet.")));
-            }
-        }
         let response_format = fields.peek("response_format");
-        let generation = Generation::take(&mut fields, policy, &mut ignored)?;
+        let generation = Generation::take(&mut fields, Flavor::Chat, policy, &mut ignored)?;
         let kwargs = match (fields.slice("chat_template_kwargs"), fields.slice("chat_template_args")) {
             (Some(_), Some(_)) => {
                 return Err(ApiError::invalid(

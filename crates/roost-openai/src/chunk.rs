@@ -1,7 +1,7 @@
 use bytes::{BufMut, BytesMut};
 
 use crate::json::{write_escaped, write_string, write_u64};
-use crate::{ApiError, Usage};
+use crate::{ApiError, TokenLogprob, Usage, logprobs};
 
 /// Which API the answer belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +71,8 @@ pub struct ChunkWriter {
     flavor: Flavor,
     head: Box<[u8]>,
     tail: Box<[u8]>,
-    role_sent: bool,
+    /// One bit per choice whose first chunk has gone.
+    begun: u128,
     running_usage: bool,
     reasoning_field: &'static str,
     nvext: Option<Box<str>>,
@@ -97,7 +98,7 @@ impl ChunkWriter {
             flavor,
             head: head[..].into(),
             tail: tail[..].into(),
-            role_sent: false,
+            begun: 0,
             running_usage: false,
             reasoning_field: "reasoning_content",
             nvext: None,
@@ -119,18 +120,30 @@ impl ChunkWriter {
         self.reasoning_field = name;
     }
 
-    /// Writes a chunk with the next piece; the first one carries the role. A text completion has content only.
-    pub fn piece(&mut self, out: &mut BytesMut, piece: Piece<'_>, usage: &Usage) {
+    /// Writes a chunk with the next piece of a choice and the log probabilities that come with it, if any; the first
+    /// one of a choice carries the role. A text completion has content only.
+    pub fn piece(
+        &mut self,
+        out: &mut BytesMut,
+        index: u32,
+        piece: Piece<'_>,
+        logprobs: &[TokenLogprob],
+        usage: &Usage,
+    ) {
         out.reserve(self.head.len() + self.tail.len() + 256);
         out.put_slice(&self.head);
         match self.flavor {
             Flavor::Chat => {
-                out.put_slice(b"{\"index\":0,\"delta\":{");
+                out.put_slice(b"{\"index\":");
+                write_u64(out, u64::from(index));
+                out.put_slice(b",\"delta\":{");
                 self.member(out, piece);
-                if !self.role_sent {
+                if self.is_first(index) {
                     out.put_slice(b",\"role\":\"assistant\"");
                 }
-                out.put_slice(b"},\"finish_reason\":null,\"logprobs\":null}");
+                out.put_slice(b"},\"finish_reason\":null,\"logprobs\":");
+                logprobs::write(out, self.flavor, logprobs);
+                out.put_u8(b'}');
             }
             Flavor::Completion => {
                 let text = match piece {
@@ -139,11 +152,29 @@ impl ChunkWriter {
                 };
                 out.put_slice(b"{\"text\":\"");
                 write_escaped(out, text);
-                out.put_slice(b"\",\"index\":0}");
+                out.put_slice(b"\",\"index\":");
+                write_u64(out, u64::from(index));
+                self.completion_logprobs(out, logprobs);
+                out.put_u8(b'}');
             }
         }
-        self.role_sent = true;
+        self.begin(index);
         self.close(out, usage);
+    }
+
+    fn is_first(&self, index: u32) -> bool {
+        self.begun & bit(index) == 0
+    }
+
+    fn begin(&mut self, index: u32) {
+        self.begun |= bit(index);
+    }
+
+    fn completion_logprobs(&self, out: &mut BytesMut, logprobs: &[TokenLogprob]) {
+        if !logprobs.is_empty() {
+            out.put_slice(b",\"logprobs\":");
+            logprobs::write(out, self.flavor, logprobs);
+        }
     }
 
     fn member(&self, out: &mut BytesMut, piece: Piece<'_>) {
@@ -178,26 +209,40 @@ impl ChunkWriter {
         }
     }
 
-    /// Writes the last chunk of the choice.
-    pub fn finish(&mut self, out: &mut BytesMut, finish: Finish, usage: &Usage) {
+    /// Writes the last chunk of a choice, with the log probabilities of tokens that no chunk has shown.
+    pub fn finish(
+        &mut self,
+        out: &mut BytesMut,
+        index: u32,
+        finish: Finish,
+        logprobs: &[TokenLogprob],
+        usage: &Usage,
+    ) {
         out.put_slice(&self.head);
         match self.flavor {
             Flavor::Chat => {
-                out.put_slice(b"{\"index\":0,\"delta\":{");
-                if !self.role_sent {
+                out.put_slice(b"{\"index\":");
+                write_u64(out, u64::from(index));
+                out.put_slice(b",\"delta\":{");
+                if self.is_first(index) {
                     out.put_slice(b"\"role\":\"assistant\"");
                 }
                 out.put_slice(b"},\"finish_reason\":");
                 write_string(out, finish.as_str());
-                out.put_slice(b",\"logprobs\":null}");
+                out.put_slice(b",\"logprobs\":");
+                logprobs::write(out, self.flavor, logprobs);
+                out.put_u8(b'}');
             }
             Flavor::Completion => {
-                out.put_slice(b"{\"text\":\"\",\"index\":0,\"finish_reason\":");
+                out.put_slice(b"{\"text\":\"\",\"index\":");
+                write_u64(out, u64::from(index));
+                self.completion_logprobs(out, logprobs);
+                out.put_slice(b",\"finish_reason\":");
                 write_string(out, finish.as_str());
                 out.put_u8(b'}');
             }
         }
-        self.role_sent = true;
+        self.begin(index);
         self.close(out, usage);
     }
 
@@ -239,6 +284,11 @@ impl ChunkWriter {
         }
         out.put_slice(b"}\n\n");
     }
+}
+
+/// There are at most 128 choices.
+fn bit(index: u32) -> u128 {
+    1u128.checked_shl(index).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 
 use crate::fields::Fields;
-use crate::{ApiError, FieldPolicy, Generation, Ignored};
+use crate::{ApiError, FieldPolicy, Flavor, Generation, Ignored};
 
 /// What a completion continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,12 +56,7 @@ impl CompletionRequest {
                 return Err(ApiError::invalid(name, format!("`{name}` is not supported")));
             }
         }
-        for name in ["logprobs", "logit_bias"] {
-            if fields.raw(name).is_some_and(|value| value.get() != "{}") {
-                return Err(ApiError::not_implemented(name, format!("`{name}` is not served yet.")));
-            }
-        }
-        let generation = Generation::take(&mut fields, policy, &mut ignored)?;
+        let generation = Generation::take(&mut fields, Flavor::Completion, policy, &mut ignored)?;
         let request = CompletionRequest { model, prompt, generation, ignored: Ignored::default() };
         fields.accept(&["user"]);
         fields.rest(policy, &mut ignored)?;
@@ -111,6 +106,15 @@ mod tests {
     }
 
     #[test]
+    fn probabilities_and_biases() {
+        let r = parse(r#"{"model":"m","prompt":"a","logprobs":0,"logit_bias":{"5":-1.5,"12":100}}"#).unwrap();
+        assert_eq!(r.generation.output.logprobs, Some(0));
+        assert_eq!(r.generation.sampling.logit_bias, [(5, -1.5), (12, 100.0)].into());
+        let none = parse(r#"{"model":"m","prompt":"a","logit_bias":{}}"#).unwrap();
+        assert!(none.generation.output.logprobs.is_none() && none.generation.sampling.logit_bias.is_empty());
+    }
+
+    #[test]
     fn refusals() {
         for (body, status) in [
             (r#"{"model":"m","prompt":""}"#, 400),
@@ -120,7 +124,9 @@ mod tests {
             (r#"{"model":"m","prompt":["a","b"]}"#, 501),
             (r#"{"model":"m","prompt":"a","echo":true}"#, 400),
             (r#"{"model":"m","prompt":"a","best_of":2}"#, 400),
-            (r#"{"model":"m","prompt":"a","logprobs":1}"#, 501),
+            (r#"{"model":"m","prompt":"a","logprobs":6}"#, 400),
+            (r#"{"model":"m","prompt":"a","logit_bias":{"x":1}}"#, 400),
+            (r#"{"model":"m","prompt":"a","logit_bias":{"5":101}}"#, 400),
         ] {
             assert_eq!(parse(body).expect_err(body).status(), status, "{body}");
         }

@@ -1,5 +1,5 @@
 use crate::fields::Fields;
-use crate::{ApiError, FieldPolicy, Ignored, Limits, NvExt, Output, Sampling, Stop, StreamOptions};
+use crate::{ApiError, FieldPolicy, Flavor, Ignored, Limits, NvExt, Output, Sampling, Stop, StreamOptions};
 
 /// What chat and text completions have in common: how to generate and how to answer.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +25,7 @@ pub struct Generation {
 impl Generation {
     pub(crate) fn take(
         fields: &mut Fields<'_>,
+        flavor: Flavor,
         policy: FieldPolicy,
         ignored: &mut Ignored,
     ) -> Result<Self, ApiError> {
@@ -38,7 +39,7 @@ impl Generation {
             limits,
             stop: Stop::take(fields)?,
             sampling: Sampling::take(fields)?,
-            output: Output::take(fields)?,
+            output: Output::take(fields, flavor)?,
             cache_salt: fields.get("cache_salt")?,
             nvext,
         })

@@ -1,11 +1,17 @@
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::fields::{Fields, interpret};
-use crate::{ApiError, Raw};
+use crate::{ApiError, Flavor, Raw};
 
 /// Most stop strings of one request.
 const STOP_LIMIT: usize = 32;
+/// Most alternatives per token that a chat may ask for.
+const TOP_LOGPROBS_LIMIT: u32 = 20;
+/// Most alternatives per token that a text completion may ask for.
+const COMPLETION_LOGPROBS_LIMIT: u32 = 5;
 /// Most tokens one request may ask for.
 const MAX_TOKENS_LIMIT: u64 = 1_048_576;
 
@@ -52,8 +58,10 @@ pub struct Sampling {
     pub repetition_penalty: Option<f64>,
     /// Seed of the engine's sampler.
     pub seed: Option<i64>,
-    /// Choices; only 1 is served today.
+    /// Choices to generate, 1 to 128.
     pub n: Option<u8>,
+    /// Token id to what is added to its logit, −100 to 100.
+    pub logit_bias: BTreeMap<u32, f64>,
     /// Constrained decoding.
     pub guided: Guided,
 }
@@ -76,6 +84,10 @@ pub struct Guided {
 pub struct Output {
     /// Leave special tokens out of the text; the default is true.
     pub skip_special_tokens: Option<bool>,
+    /// Log probabilities of the tokens, with so many alternatives for each; `None` for none at all.
+    pub logprobs: Option<u32>,
+    /// Log probabilities name tokens by id, not by text.
+    pub return_tokens_as_token_ids: Option<bool>,
 }
 
 /// `stream_options`.
@@ -171,12 +183,6 @@ impl Sampling {
             Some(2..) if temperature == Some(0.0) => {
                 return Err(ApiError::invalid("n", "`n` above 1 needs a temperature above 0"));
             }
-            Some(2..) => {
-                return Err(ApiError::not_implemented(
-                    "n",
-                    "More than one choice per request is not served yet; send `n: 1`.",
-                ));
-            }
             _ => {}
         }
         Ok(Sampling {
@@ -189,6 +195,7 @@ impl Sampling {
             repetition_penalty,
             seed: fields.get("seed")?,
             n,
+            logit_bias: logit_bias(fields)?,
             guided: Guided::take(fields)?,
         })
     }
@@ -264,11 +271,36 @@ impl Guided {
 }
 
 impl Output {
-    pub(crate) fn take(fields: &mut Fields<'_>) -> Result<Self, ApiError> {
-        if fields.get::<u32>("top_logprobs")?.is_some_and(|n| n > 20) {
-            return Err(ApiError::invalid("top_logprobs", "`top_logprobs` must be at most 20"));
-        }
-        Ok(Output { skip_special_tokens: fields.get("skip_special_tokens")? })
+    pub(crate) fn take(fields: &mut Fields<'_>, flavor: Flavor) -> Result<Self, ApiError> {
+        let logprobs = match flavor {
+            Flavor::Chat => {
+                let top = at_most(fields, "top_logprobs", TOP_LOGPROBS_LIMIT)?;
+                // Without a number of alternatives the peer asks for the likeliest one.
+                fields.get("logprobs")?.unwrap_or(false).then(|| top.unwrap_or(1))
+            }
+            Flavor::Completion => at_most(fields, "logprobs", COMPLETION_LOGPROBS_LIMIT)?,
+        };
+        Ok(Output {
+            skip_special_tokens: fields.get("skip_special_tokens")?,
+            logprobs,
+            return_tokens_as_token_ids: fields.get("return_tokens_as_token_ids")?,
+        })
+    }
+}
+
+fn at_most(fields: &mut Fields<'_>, name: &str, limit: u32) -> Result<Option<u32>, ApiError> {
+    match fields.get::<u32>(name)? {
+        Some(n) if n > limit => Err(range(name, &format!("at most {limit}"), n)),
+        n => Ok(n),
+    }
+}
+
+/// JSON object keys are token ids in decimal.
+fn logit_bias(fields: &mut Fields<'_>) -> Result<BTreeMap<u32, f64>, ApiError> {
+    let bias: BTreeMap<u32, f64> = fields.get("logit_bias")?.unwrap_or_default();
+    match bias.iter().find(|(_, bias)| !(-100.0..=100.0).contains(*bias)) {
+        Some((id, bias)) => Err(range(&format!("logit_bias[{id}]"), "between -100 and 100", bias)),
+        None => Ok(bias),
     }
 }
 

@@ -3,6 +3,8 @@
 mod automaton;
 mod ids;
 
+use std::sync::Arc;
+
 use automaton::Automaton;
 pub use ids::{StopIds, StopKind};
 
@@ -12,10 +14,12 @@ pub use ids::{StopIds, StopKind};
 /// does not depend on how the text is cut into pieces, and the work is linear in the length of the text,
 /// whatever the number of stop strings. The stop string that ends first wins; of those that end together, the
 /// longest.
-#[derive(Debug)]
+///
+/// A clone shares what is looked for, so that several sequences of one request cost no more.
+#[derive(Clone, Debug)]
 pub struct StopScanner {
-    automaton: Automaton,
-    stops: Vec<String>,
+    automaton: Arc<Automaton>,
+    stops: Arc<[String]>,
     include: bool,
     /// Text not yet passed on: the longest suffix that begins a stop string.
     held: String,
@@ -26,8 +30,8 @@ pub struct StopScanner {
 impl StopScanner {
     /// A scanner for `stops`; empty strings never match. `include`: the stop string itself is passed on, too.
     pub fn new<S: Into<String>>(stops: impl IntoIterator<Item = S>, include: bool) -> Self {
-        let stops: Vec<String> = stops.into_iter().map(Into::into).collect();
-        let automaton = Automaton::new(stops.iter().map(String::as_bytes));
+        let stops: Arc<[String]> = stops.into_iter().map(Into::into).collect();
+        let automaton = Arc::new(Automaton::new(stops.iter().map(String::as_bytes)));
         Self { automaton, stops, include, held: String::new(), state: Automaton::ROOT, matched: None }
     }
 

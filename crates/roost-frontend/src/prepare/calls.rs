@@ -1,7 +1,7 @@
 //! What a request says about tools: constrained decoding for the engine, a parser for the answer.
 
 use roost_openai::{ApiError, ChatRequest, ToolChoice};
-use roost_parser::{Parser, ToolContext, Tools, guided_schema};
+use roost_parser::{ToolContext, Tools, guided_schema};
 
 use crate::models::Model;
 
@@ -56,14 +56,14 @@ impl Calls {
         })
     }
 
-    /// A parser for the answer to a prompt, when there is anything to read in it.
-    pub(crate) fn parser(mut self, model: &Model, prompt: &[u32]) -> Option<Parser> {
+    /// What parsers for the answer to a prompt start from, when there is anything to read in it.
+    pub(crate) fn parse(mut self, model: &Model, prompt: &[u32]) -> Option<ToolContext> {
         let spec = &model.assets.parsers;
         if spec.is_off() && self.schema.is_none() {
             return None;
         }
         let tail = &prompt[prompt.len().saturating_sub(TAIL_IDS)..];
         self.context.prompt_end = spec.prompt_end(&model.assets.tokenizer.decode(tail, false));
-        Some(spec.start(&self.context))
+        Some(self.context)
     }
 }

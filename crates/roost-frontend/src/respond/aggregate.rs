@@ -3,19 +3,21 @@
 use std::future::poll_fn;
 use std::time::Duration;
 
-use roost_openai::{Piece, ToolCall};
+use roost_openai::{Finish, Piece, TokenLogprob, ToolCall};
 
-use super::choice::Choice;
+use super::choices::Choices;
 use crate::dispatch::Active;
 use crate::failure::Failure;
 use crate::finish::Finisher;
 
-/// A whole answer.
+/// A whole choice.
 #[derive(Debug, Default)]
 pub(crate) struct Whole {
     pub(crate) content: String,
     pub(crate) reasoning: String,
     pub(crate) calls: Vec<ToolCall>,
+    pub(crate) logprobs: Vec<TokenLogprob>,
+    pub(crate) finish: Option<Finish>,
 }
 
 impl Whole {
@@ -42,52 +44,66 @@ impl Whole {
 /// Folds a worker's stream. `silence` bounds the pause between two items.
 pub(crate) async fn collect(
     mut active: Active,
-    choice: &mut Choice,
+    choices: &mut Choices,
     finisher: &mut Finisher,
     silence: Option<Duration>,
-) -> Result<Whole, Failure> {
+) -> Result<Vec<Whole>, Failure> {
     finisher.answered(&active);
-    let mut whole = Whole::default();
-    let result = fold(&mut active, choice, finisher, silence, &mut whole).await;
-    choice.take_pieces(|piece, _| whole.add(piece));
+    let mut wholes: Vec<Whole> = (0..choices.len()).map(|_| Whole::default()).collect();
+    let result = fold(&mut active, choices, finisher, silence, &mut wholes).await;
+    take(choices, &mut wholes);
+    wholes.truncate(choices.len());
+    choices.take_ends(|index, finish, logprobs, _| {
+        let whole = &mut wholes[index as usize];
+        whole.logprobs.append(logprobs);
+        whole.finish = Some(finish);
+    });
     match &result {
         Ok(()) => active.succeeded(),
         Err(failure) => active.failed(failure),
     }
-    result.map(|()| whole)
+    result.map(|()| wholes)
+}
+
+fn take(choices: &mut Choices, wholes: &mut [Whole]) {
+    choices.take_pieces(|index, piece, logprobs, _| {
+        let whole = &mut wholes[index as usize];
+        whole.add(piece);
+        whole.logprobs.append(logprobs);
+    });
 }
 
 async fn fold(
     active: &mut Active,
-    choice: &mut Choice,
+    choices: &mut Choices,
     finisher: &mut Finisher,
     silence: Option<Duration>,
-    whole: &mut Whole,
+    wholes: &mut [Whole],
 ) -> Result<(), Failure> {
     let mut next = active.take_first();
     loop {
         if let Some(output) = next.take() {
-            let tokens = choice.push(&output)?;
-            finisher.tokens(tokens, choice, active);
-            choice.take_pieces(|piece, _| whole.add(piece));
-            if choice.engine_must_stop() {
+            let tokens = choices.push(&output)?;
+            finisher.tokens(tokens, choices, active);
+            take(choices, wholes);
+            if choices.engine_must_stop() {
                 return Ok(());
             }
         }
-        let limit = super::patience(choice.finish().is_some(), silence);
+        let limit = super::patience(choices.is_finished(), silence);
         let item = match limit {
             None => poll_fn(|cx| active.poll_next(cx)).await,
             Some(limit) => match tokio::time::timeout(limit, poll_fn(|cx| active.poll_next(cx))).await {
                 Ok(item) => item,
-                Err(_) if choice.finish().is_some() => return Ok(()),
+                Err(_) if choices.is_finished() => return Ok(()),
                 Err(_) => return Err(Failure::silence()),
             },
         };
         match item {
-            None => return choice.end(),
+            None => return choices.end(),
             Some(Ok(output)) => next = Some(output),
             // The answer is whole: what went wrong afterwards costs at most the worker's usage numbers.
-            Some(Err(_)) if choice.finish().is_some() => return Ok(()),
+            Some(Err(_)) if choices.is_finished() => return Ok(()),
             Some(Err(failure)) => return Err(failure),
         }
     }

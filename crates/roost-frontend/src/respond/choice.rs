@@ -1,13 +1,16 @@
 //! One generated sequence on its way from token ids to text, reasoning and calls.
 
-use roost_openai::{Finish, Piece, Usage};
+use std::time::{Duration, Instant};
+
+use roost_openai::{Finish, Piece, TokenLogprob, Usage};
 use roost_parser::{Delta, Parser};
 use roost_tokenizer::{DecodeStream, StopIds, StopKind, StopScanner};
 use roost_wire::message::{EngineOutput, FinishReason};
 
+use super::logprobs::Logprobs;
 use crate::failure::Failure;
 
-/// Decoder, stop conditions, parser and counts of one choice.
+/// Decoder, stop conditions and parser of one choice.
 ///
 /// What is new collects until [`Choice::take_pieces`] empties it; the buffers are reused.
 #[derive(Debug)]
@@ -22,8 +25,13 @@ pub(crate) struct Choice {
     text: String,
     parser: Option<Parser>,
     deltas: Vec<Delta>,
-    usage: Usage,
+    logprobs: Option<Logprobs>,
+    /// Tokens that counted.
+    generated: u32,
+    decoding: Duration,
     finish: Option<Finish>,
+    /// The finish has been given out.
+    end_taken: bool,
     engine_finished: bool,
 }
 
@@ -34,11 +42,10 @@ pub(crate) struct Ending {
     pub(crate) stops: StopScanner,
     pub(crate) stop_ids: StopIds,
     pub(crate) max_tokens: Option<u32>,
-    pub(crate) prompt_tokens: u64,
     /// Reads reasoning and calls; without one the text is content.
     pub(crate) parser: Option<Parser>,
-    /// Reasoning tokens are counted.
-    pub(crate) counts_reasoning: bool,
+    /// Log probabilities are wanted.
+    pub(crate) logprobs: Option<Logprobs>,
 }
 
 impl Choice {
@@ -52,38 +59,36 @@ impl Choice {
             text: String::new(),
             parser: ending.parser,
             deltas: Vec::new(),
-            usage: Usage {
-                prompt_tokens: ending.prompt_tokens,
-                reasoning_tokens: ending.counts_reasoning.then_some(0),
-                ..Usage::default()
-            },
+            logprobs: ending.logprobs,
+            generated: 0,
+            decoding: Duration::ZERO,
             finish: None,
+            end_taken: false,
             engine_finished: false,
         }
     }
 
-    /// Takes one engine item. Returns the number of tokens that counted.
-    ///
-    /// After the finish, only usage is still read.
-    pub(crate) fn push(&mut self, output: &EngineOutput) -> Result<u32, Failure> {
-        if let Some(usage) = &output.completion_usage {
-            if usage.prompt_tokens > 0 {
-                self.usage.prompt_tokens = u64::from(usage.prompt_tokens);
-            }
-            if let Some(cached) = usage.prompt_tokens_details.and_then(|d| d.cached_tokens) {
-                self.usage.cached_tokens = Some(u64::from(cached));
-            }
+    /// Takes one engine item of this choice. Returns the number of tokens that counted, here and in `usage`.
+    pub(crate) fn push(&mut self, output: &EngineOutput, usage: &mut Usage) -> Result<u32, Failure> {
+        let before = self.generated;
+        if self.finish.is_none() && !output.token_ids.is_empty() {
+            let started = Instant::now();
+            self.tokens(output, usage);
+            self.decoding += started.elapsed();
         }
-        let before = self.usage.completion_tokens;
-        if self.finish.is_none() {
-            self.tokens(&output.token_ids);
-        }
+        let counted = self.generated - before;
+        usage.completion_tokens += u64::from(counted);
         match &output.finish_reason {
             None => {}
             Some(FinishReason::Error(text)) => return Err(Failure::engine(text)),
             Some(reason) => self.engine_finish(reason),
         }
-        Ok(u32::try_from(self.usage.completion_tokens - before).unwrap_or(u32::MAX))
+        Ok(counted)
+    }
+
+    /// Whether the engine has said anything about this choice.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.generated > 0 || self.finish.is_some()
     }
 
     /// The worker's stream ended normally. A choice that has no reason to be finished is not passed off as whole.
@@ -91,23 +96,25 @@ impl Choice {
         if self.finish.is_some() {
             return Ok(());
         }
-        if self.max_tokens.is_some_and(|max| self.usage.completion_tokens >= u64::from(max)) {
+        if self.max_tokens.is_some_and(|max| self.generated >= max) {
             self.complete(Finish::Length);
             return Ok(());
         }
         Err(Failure::no_finish())
     }
 
-    /// Gives everything new, in order, and forgets it; the buffers stay.
-    pub(crate) fn take_pieces(&mut self, mut give: impl FnMut(Piece<'_>, &Usage)) {
+    /// Gives everything new, in order, and forgets it; the buffers stay. `give` takes the log probabilities it shows.
+    pub(crate) fn take_pieces(&mut self, mut give: impl FnMut(Piece<'_>, &mut Vec<TokenLogprob>)) {
+        let mut none = Vec::new();
+        let logprobs = self.logprobs.as_mut().map_or(&mut none, Logprobs::ready);
         if !self.text.is_empty() {
-            give(Piece::Content(&self.text), &self.usage);
+            give(Piece::Content(&self.text), logprobs);
             self.text.clear();
         }
         for delta in self.deltas.drain(..) {
             match &delta {
-                Delta::Content(text) => give(Piece::Content(text), &self.usage),
-                Delta::Reasoning(text) => give(Piece::Reasoning(text), &self.usage),
+                Delta::Content(text) => give(Piece::Content(text), logprobs),
+                Delta::Reasoning(text) => give(Piece::Reasoning(text), logprobs),
                 Delta::ToolStart { index, name, id } => {
                     let made;
                     let id = match id {
@@ -117,18 +124,29 @@ impl Choice {
                             &made
                         }
                     };
-                    give(Piece::ToolStart { index: *index, id, name }, &self.usage);
+                    give(Piece::ToolStart { index: *index, id, name }, logprobs);
                 }
                 Delta::ToolArguments { index, fragment } => {
-                    give(Piece::ToolArguments { index: *index, fragment }, &self.usage);
+                    give(Piece::ToolArguments { index: *index, fragment }, logprobs);
                 }
                 Delta::ToolEnd { .. } => {}
             }
         }
     }
 
-    pub(crate) fn usage(&self) -> &Usage {
-        &self.usage
+    /// Gives the end, if there is one and it has not been given, with the log probabilities that are left.
+    pub(crate) fn take_end(&mut self, give: impl FnOnce(Finish, &mut Vec<TokenLogprob>)) {
+        if let Some(finish) = self.finish()
+            && !std::mem::replace(&mut self.end_taken, true)
+        {
+            let mut none = Vec::new();
+            give(finish, self.logprobs.as_mut().map_or(&mut none, Logprobs::ready));
+        }
+    }
+
+    /// Time spent on turning tokens into text.
+    pub(crate) fn decoding(&self) -> Duration {
+        self.decoding
     }
 
     /// Why the choice ended; a stop after tool calls is their doing.
@@ -144,30 +162,30 @@ impl Choice {
         self.finish.is_some() && !self.engine_finished
     }
 
-    fn tokens(&mut self, ids: &[u32]) {
-        for &id in ids {
-            let before = self.generated();
-            self.usage.completion_tokens += 1;
+    fn tokens(&mut self, output: &EngineOutput, usage: &mut Usage) {
+        for (at, &id) in output.token_ids.iter().enumerate() {
+            let before = self.generated;
+            self.generated = before.saturating_add(1);
             let stop = self.stop_ids.check(id, before);
             let mut ended = stop.is_some();
             if stop != Some(StopKind::Hidden) {
                 self.decode.push(id, &mut self.piece);
+                if let Some(logprobs) = &mut self.logprobs {
+                    logprobs.token(output, at, self.piece.len());
+                }
                 ended |= self.pass_piece(before);
             }
             if ended {
                 return self.complete(Finish::Stop);
             }
-            self.parse();
+            self.parse(usage);
         }
-    }
-
-    fn generated(&self) -> u32 {
-        u32::try_from(self.usage.completion_tokens).unwrap_or(u32::MAX)
     }
 
     /// Moves decoded text on, through the stop strings when there are any; tells whether one was found. `before`
     /// tokens were generated before.
     fn pass_piece(&mut self, before: u32) -> bool {
+        let shown = self.text.len();
         let found = if self.stops.is_empty() {
             self.text.push_str(&self.piece);
             false
@@ -178,15 +196,18 @@ impl Choice {
             false
         };
         self.piece.clear();
+        if let Some(logprobs) = &mut self.logprobs {
+            logprobs.passed(self.text.len() - shown);
+        }
         found
     }
 
     /// Hands the text of a token to the parser, and counts the token as reasoning if it stands there.
-    fn parse(&mut self) {
+    fn parse(&mut self, usage: &mut Usage) {
         let Some(parser) = &mut self.parser else { return };
         parser.push(&self.text, &mut self.deltas);
         self.text.clear();
-        if let Some(count) = &mut self.usage.reasoning_tokens
+        if let Some(count) = &mut usage.reasoning_tokens
             && parser.in_reasoning()
         {
             *count += 1;
@@ -213,8 +234,11 @@ impl Choice {
             return;
         }
         self.decode.finish(&mut self.piece);
-        let stopped = self.pass_piece(self.generated());
+        let stopped = self.pass_piece(self.generated);
         self.stops.finish(&mut self.text);
+        if let Some(logprobs) = &mut self.logprobs {
+            logprobs.finish(self.stops.matched().is_some());
+        }
         let finish = if stopped { Finish::Stop } else { finish };
         self.finish = Some(finish);
         if let Some(parser) = &mut self.parser {

@@ -10,7 +10,7 @@ use http_body::Frame;
 use roost_openai::ChunkWriter;
 use tokio::time::{Instant, Sleep};
 
-use super::choice::Choice;
+use super::choices::Choices;
 use crate::dispatch::{Active, Dispatching};
 use crate::failure::Failure;
 use crate::finish::Finisher;
@@ -35,7 +35,7 @@ pub(crate) struct Pace {
 /// and ends the metrics.
 pub(crate) struct AnswerBody {
     state: State,
-    choice: Choice,
+    choices: Choices,
     writer: ChunkWriter,
     finisher: Finisher,
     pace: Pace,
@@ -58,32 +58,32 @@ impl AnswerBody {
     /// A body that still waits for the first item.
     pub(crate) fn waiting(
         dispatching: Dispatching,
-        choice: Choice,
+        choices: Choices,
         writer: ChunkWriter,
         finisher: Finisher,
         pace: Pace,
     ) -> Self {
-        Self::new(State::Dispatching(dispatching), choice, writer, finisher, pace)
+        Self::new(State::Dispatching(dispatching), choices, writer, finisher, pace)
     }
 
     /// A body whose worker has answered.
     pub(crate) fn started(
         active: Active,
-        choice: Choice,
+        choices: Choices,
         writer: ChunkWriter,
         finisher: Finisher,
         pace: Pace,
     ) -> Self {
-        let mut body = Self::new(State::Done, choice, writer, finisher, pace);
+        let mut body = Self::new(State::Done, choices, writer, finisher, pace);
         body.begin(active);
         body
     }
 
-    fn new(state: State, choice: Choice, writer: ChunkWriter, finisher: Finisher, pace: Pace) -> Self {
+    fn new(state: State, choices: Choices, writer: ChunkWriter, finisher: Finisher, pace: Pace) -> Self {
         let now = Instant::now();
         AnswerBody {
             state,
-            choice,
+            choices,
             writer,
             finisher,
             pace,
@@ -109,14 +109,14 @@ impl AnswerBody {
 
     fn item(&mut self, output: &roost_wire::message::EngineOutput) {
         self.heard = Instant::now();
-        match self.choice.push(output) {
+        match self.choices.push(output) {
             Err(failure) => self.fail(failure),
             Ok(tokens) => {
                 if let State::Streaming(active) = &mut self.state {
-                    self.finisher.tokens(tokens, &self.choice, active);
+                    self.finisher.tokens(tokens, &self.choices, active);
                 }
                 self.write_progress();
-                if self.choice.engine_must_stop() {
+                if self.choices.engine_must_stop() {
                     // Dropping the stream tells the worker to stop.
                     self.complete();
                 }
@@ -126,17 +126,19 @@ impl AnswerBody {
 
     fn write_progress(&mut self) {
         let (writer, out) = (&mut self.writer, &mut self.out);
-        self.choice.take_pieces(|piece, usage| writer.piece(out, piece, usage));
-        if let Some(finish) = self.choice.finish()
-            && !self.finish_sent
-        {
-            self.finish_sent = true;
-            self.writer.finish(&mut self.out, finish, self.choice.usage());
-        }
+        self.choices.take_pieces(|index, piece, logprobs, usage| {
+            writer.piece(out, index, piece, logprobs, usage);
+            logprobs.clear();
+        });
+        self.choices.take_ends(|index, finish, logprobs, usage| {
+            writer.finish(out, index, finish, logprobs, usage);
+            logprobs.clear();
+        });
+        self.finish_sent = self.choices.is_finished();
     }
 
     fn ended(&mut self) {
-        match self.choice.end() {
+        match self.choices.end() {
             Err(failure) => self.fail(failure),
             Ok(()) => {
                 self.write_progress();
@@ -147,10 +149,10 @@ impl AnswerBody {
 
     fn complete(&mut self) {
         if self.pace.include_usage {
-            self.writer.usage(&mut self.out, self.choice.usage());
+            self.writer.usage(&mut self.out, self.choices.usage());
         }
         self.writer.done(&mut self.out);
-        self.finisher.succeed(&self.choice);
+        self.finisher.succeed(&self.choices);
         if let State::Streaming(active) = std::mem::replace(&mut self.state, State::Done) {
             active.succeeded();
         }
@@ -265,6 +267,6 @@ impl http_body::Body for AnswerBody {
 
 impl std::fmt::Debug for AnswerBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AnswerBody").field("choice", &self.choice).finish_non_exhaustive()
+        f.debug_struct("AnswerBody").field("choices", &self.choices).finish_non_exhaustive()
     }
 }

@@ -143,8 +143,12 @@ fn refusals_name_the_member() {
         expect![[r#"400 Some("n") `n` above 1 needs a temperature above 0"#]],
     );
     refused(
-        r#"{"model":"m","messages":[{}],"n":2}"#,
-        expect![[r#"501 Some("n") More than one choice per request is not served yet; send `n: 1`."#]],
+        r#"{"model":"m","messages":[{}],"n":129}"#,
+        expect![[r#"400 Some("n") Validation: `n` must be between 1 and 128, got 129"#]],
+    );
+    refused(
+        r#"{"model":"m","messages":[{}],"logprobs":true,"top_logprobs":21}"#,
+        expect![[r#"400 Some("top_logprobs") Validation: `top_logprobs` must be at most 20, got 21"#]],
     );
     refused(
         r#"{"model":"m","messages":[{}],"functions":[]}"#,
@@ -162,6 +166,21 @@ fn refusals_name_the_member() {
         r#"{"model":"m","messages":[{}],"tools":[]}"#,
         expect![[r#"400 Some("tools") Validation: `tools` must not be empty; leave it out"#]],
     );
+}
+
+/// As the peer asks the engine in the recorded exchanges: one alternative unless told otherwise, none of it without
+/// `logprobs`.
+#[test]
+fn alternatives_per_token() {
+    let asked = |members: &str| {
+        let request = parse(&format!(r#"{{"model":"m","messages":[{{}}]{members}}}"#)).unwrap();
+        request.generation.output.logprobs
+    };
+    assert_eq!(asked(""), None);
+    assert_eq!(asked(r#","logprobs":true"#), Some(1));
+    assert_eq!(asked(r#","logprobs":true,"top_logprobs":2"#), Some(2));
+    assert_eq!(asked(r#","logprobs":true,"top_logprobs":0"#), Some(0));
+    assert_eq!(asked(r#","logprobs":false,"top_logprobs":2"#), None);
 }
 
 #[test]

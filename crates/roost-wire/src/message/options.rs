@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -62,6 +64,9 @@ pub struct SamplingOptions {
     pub length_penalty: Option<f64>,
     /// Seed of the sampler.
     pub seed: Option<i64>,
+    /// Token id in decimal to what is added to its logit. The peer's frontend drops it; omitted when unset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logit_bias: Option<BTreeMap<String, f64>>,
     /// Keep the matched stop string in the answer.
     pub include_stop_str_in_output: Option<bool>,
     /// Constraint on the text of the answer.
