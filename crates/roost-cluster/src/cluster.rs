@@ -54,6 +54,12 @@ pub struct ClusterConfig {
     pub namespaces: NamespaceFilter,
     /// Whether to follow KV events.
     pub kv_events: bool,
+    /// Whether to follow what other frontends and workers tell about running requests.
+    pub sequences: bool,
+    /// Whether to follow the session bindings of other frontends.
+    pub bindings: bool,
+    /// Publisher id of this frontend's own channels, which it does not follow.
+    pub own_publisher: Option<u64>,
     /// Updates that may wait for the reader. A full stream slows the event sockets down, which then lose messages and
     /// recover; it never loses an update.
     pub update_capacity: usize,
@@ -72,6 +78,9 @@ impl Default for ClusterConfig {
         Self {
             namespaces: NamespaceFilter::All,
             kv_events: true,
+            sequences: false,
+            bindings: false,
+            own_publisher: None,
             update_capacity: 1024,
             recovery_timeout: Duration::from_secs(30),
             recovery_attempts: 8,

@@ -4,6 +4,7 @@
 //! worker fills the hole or replaces the whole state ([`KvQuery`], [`KvAnswer`]).
 
 mod bin;
+mod binding;
 mod cursor;
 mod envelope;
 mod feed;
@@ -12,15 +13,18 @@ mod kv;
 mod load;
 mod publisher;
 mod query;
+mod sequence;
 mod subscription;
 
+pub use binding::BindingEvent;
 pub use cursor::{Cursor, Step};
 pub use envelope::Envelope;
 pub use journal::JournalBuffer;
 pub use kv::{decode_kv_events, encode_kv_events};
 pub use load::Load;
-pub use publisher::{Publisher, PublisherConfig, PublisherStats};
+pub use publisher::{Publisher, PublisherConfig, PublisherStats, random_publisher_id};
 pub use query::{KvAnswer, KvQuery};
+pub use sequence::{SequenceBegun, SequenceEvent, SequenceStep};
 
 pub(crate) use feed::{Feed, FeedStats, Need};
 pub(crate) use subscription::{Received, Signal, Subscription};

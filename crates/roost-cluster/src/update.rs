@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use roost_kv::{KvEvent, WorkerId, WorkerRank};
 
+use crate::events::{BindingEvent, SequenceEvent};
 use crate::record::EndpointId;
 use crate::worker::WorkerInfo;
 
@@ -55,12 +56,27 @@ pub enum Update {
         /// KV blocks in use, cached ones included.
         kv_used_blocks: Option<u64>,
     },
+    /// Requests that another frontend has placed or that their worker reports on. Says nothing about the worker itself
+    /// and may name one that is not known.
+    Sequences {
+        /// Endpoint of the workers concerned.
+        scope: EndpointId,
+        /// The steps, in the publisher's order.
+        events: Vec<SequenceEvent>,
+    },
+    /// Another frontend has bound a session or used its binding. May name a worker that is not known.
+    Binding {
+        /// Endpoint of the workers concerned.
+        scope: EndpointId,
+        /// The binding.
+        event: BindingEvent,
+    },
     /// Everything that the store held at the start has been delivered. Comes once.
     Synced,
 }
 
 impl Update {
-    /// The worker concerned, if one is.
+    /// The worker whose state this is, if one's is.
     pub fn worker(&self) -> Option<WorkerId> {
         match self {
             Update::Joined(info) | Update::Changed(info) => Some(info.worker),
@@ -68,7 +84,7 @@ impl Update {
             Update::KvReset { rank, .. } | Update::Kv { rank, .. } | Update::Load { rank, .. } => {
                 Some(rank.worker)
             }
-            Update::Synced => None,
+            Update::Sequences { .. } | Update::Binding { .. } | Update::Synced => None,
         }
     }
 }

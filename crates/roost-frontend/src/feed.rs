@@ -139,6 +139,8 @@ impl Feed {
                     pool.router.load(rank, used, None);
                 }
             }
+            // Not asked for: the router does not take part in replication yet.
+            Update::Sequences { .. } | Update::Binding { .. } => {}
             Update::Synced => tracing::debug!("discovery has delivered its initial state"),
         }
     }

@@ -388,6 +388,7 @@ impl Starting<'_> {
             topic,
             bind: SocketAddr::new(events.bind, 0),
             advertise_host: Some(advertise_host),
+            publisher_id: None,
         };
         Publisher::bind(config)
             .await

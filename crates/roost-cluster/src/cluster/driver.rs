@@ -14,7 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::ClusterConfig;
 use super::handle::Shared;
 use super::recovery::{Recovery, RecoverySource};
-use super::state::{Content, FeedPlan, State};
+use super::state::{Content, FeedPlan, Interest, State};
 use super::watchdog::Watchdog;
 use crate::discovery::Snapshot;
 use crate::events::{Feed, KvAnswer, Load, Need, Received, Signal, Subscription};
@@ -52,7 +52,7 @@ pub(super) struct Driver {
 
 struct Running {
     plan: FeedPlan,
-    /// `None` for loads, which need no order.
+    /// `None` for topics that need no order.
     feed: Option<Feed>,
     connected: bool,
     query: Option<AbortHandle>,
@@ -165,7 +165,7 @@ impl Driver {
 
     /// Ends subscriptions that are no longer wanted and starts those that are missing.
     async fn follow(&mut self) -> Result<(), Unread> {
-        let (mut wanted, ambiguous) = self.state.feeds(self.config.kv_events);
+        let (mut wanted, ambiguous) = self.state.feeds(&self.interest());
         self.shared.stats.lock().ambiguous_ranks = ambiguous as u64;
         let mut ended = Vec::new();
         self.subscriptions.retain(|_, running| match wanted.iter().position(|plan| *plan == running.plan) {
@@ -193,6 +193,15 @@ impl Driver {
         Ok(())
     }
 
+    fn interest(&self) -> Interest {
+        Interest {
+            kv_events: self.config.kv_events,
+            sequences: self.config.sequences,
+            bindings: self.config.bindings,
+            own_publisher: self.config.own_publisher,
+        }
+    }
+
     fn subscribe(&mut self, plan: FeedPlan) {
         self.subscribed += 1;
         let id = self.subscribed;
@@ -200,7 +209,7 @@ impl Driver {
             Content::Kv { rank, recovery, .. } => {
                 (Topic::KvEvents, Some(Feed::new(*rank, recovery.is_some())))
             }
-            Content::Load { .. } => (Topic::KvMetrics, None),
+            Content::Shared { topic, .. } => (*topic, None),
         };
         let subscription = Subscription {
             id,
@@ -222,6 +231,16 @@ impl Driver {
         };
         let needs = match received.signal {
             Signal::Load(load) => return self.load(received.id, &load).await,
+            Signal::Sequences(events) => {
+                let Content::Shared { scope, .. } = &running.plan.content else { return Ok(()) };
+                let scope = scope.clone();
+                return self.emit(Update::Sequences { scope, events }).await;
+            }
+            Signal::Binding(event) => {
+                let Content::Shared { scope, .. } = &running.plan.content else { return Ok(()) };
+                let scope = scope.clone();
+                return self.emit(Update::Binding { scope, event }).await;
+            }
             Signal::Connected => {
                 running.connected = true;
                 let needs = running.act(&self.shared, Feed::connected);
@@ -284,7 +303,7 @@ impl Driver {
     async fn load(&mut self, id: u64, load: &Load) -> Result<(), Unread> {
         let rank = load.rank();
         let scope = match self.subscriptions.get(&id).map(|running| &running.plan.content) {
-            Some(Content::Load { scope }) => scope,
+            Some(Content::Shared { scope, .. }) => scope,
             _ => return Ok(()),
         };
         let of_scope = |endpoint: &crate::record::EndpointId| {
@@ -367,7 +386,7 @@ impl Content {
     fn worker(&self) -> Option<WorkerId> {
         match self {
             Content::Kv { rank, .. } => Some(rank.worker),
-            Content::Load { .. } => None,
+            Content::Shared { .. } => None,
         }
     }
 }

@@ -54,8 +54,29 @@ pub(super) struct FeedPlan {
 pub(super) enum Content {
     /// KV events of one rank of one join of a worker.
     Kv { rank: WorkerRank, epoch: u64, recovery: Option<Target> },
-    /// Load of the workers of a component.
-    Load { scope: EndpointId },
+    /// What concerns all workers of an endpoint: loads, requests, bindings.
+    Shared { topic: Topic, scope: EndpointId },
+}
+
+/// Which topics to follow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interest {
+    pub(super) kv_events: bool,
+    pub(super) sequences: bool,
+    pub(super) bindings: bool,
+    /// The publisher id that is our own.
+    pub(super) own_publisher: Option<u64>,
+}
+
+impl Interest {
+    fn in_topic(&self, topic: Topic) -> bool {
+        match topic {
+            Topic::KvEvents => self.kv_events,
+            Topic::KvMetrics => true,
+            Topic::ActiveSequences => self.sequences,
+            Topic::SessionAffinity => self.bindings,
+        }
+    }
 }
 
 impl State {
@@ -204,17 +225,19 @@ impl State {
     }
 
     /// The publishers to follow, and the ranks that have several sources and therefore none.
-    pub(super) fn feeds(&mut self, kv_events: bool) -> (Vec<FeedPlan>, usize) {
-        let (mut plans, ambiguous) = if kv_events { self.kv_feeds() } else { (Vec::new(), 0) };
+    pub(super) fn feeds(&mut self, interest: &Interest) -> (Vec<FeedPlan>, usize) {
+        let (mut plans, ambiguous) = if interest.kv_events { self.kv_feeds() } else { (Vec::new(), 0) };
         for channel in self.channels.values() {
             let EventTransport::Zmq { endpoint: address } = &channel.transport else { continue };
+            let topic = Topic::named(&channel.topic).filter(|topic| *topic != Topic::KvEvents);
+            let Some(topic) = topic.filter(|topic| interest.in_topic(*topic)) else { continue };
             let scope = channel.scope.endpoint();
             let of_interest = self.workers.values().any(|info| same_component(&info.endpoint, scope));
-            if channel.topic == Topic::KvMetrics.as_str() && of_interest {
+            if of_interest && interest.own_publisher != Some(channel.publisher_id) {
                 plans.push(FeedPlan {
                     address: address.clone(),
                     publisher_id: channel.publisher_id,
-                    content: Content::Load { scope: scope.clone() },
+                    content: Content::Shared { topic, scope: scope.clone() },
                 });
             }
         }

@@ -194,6 +194,74 @@ async fn loads_are_passed_on_for_known_workers() {
 }
 
 #[tokio::test]
+async fn what_other_frontends_share_is_passed_on_and_our_own_words_are_not() {
+    use crate::events::{
+        BindingEvent, Publisher, PublisherConfig, SequenceBegun, SequenceEvent, SequenceStep,
+    };
+    use crate::record::Topic;
+
+    let hub = Hub::default();
+    let worker = Worker::join(&hub, 1).await;
+    let publisher = async |topic, id: u64| {
+        let bind = "127.0.0.1:0".parse().unwrap();
+        let endpoint = world::endpoint("generate");
+        let config = PublisherConfig { endpoint, topic, bind, advertise_host: None, publisher_id: Some(id) };
+        let publisher = Publisher::bind(config).await.unwrap();
+        let record = publisher.channel_record();
+        hub.store.put(record.key(), record.encode().into()).await.unwrap();
+        publisher
+    };
+    let ours = publisher(Topic::SessionAffinity, 77).await;
+    let theirs = publisher(Topic::SessionAffinity, 78).await;
+    let requests = publisher(Topic::ActiveSequences, 78).await;
+    let config = ClusterConfig {
+        sequences: true,
+        bindings: true,
+        own_publisher: Some(77),
+        ..ClusterConfig::default()
+    };
+    let mut world = World::start_on(hub.clone(), config);
+    assert!(matches!(world.next().await, Update::Joined(_)));
+    assert_eq!(world.next().await, Update::Synced);
+    // The worker's events and loads, and the other frontend's two channels.
+    world.until(|stats| (stats.subscriptions, stats.connected) == (4, 4)).await;
+    assert_eq!((ours.stats().subscribers, theirs.stats().subscribers), (0, 1));
+    assert!(matches!(world.next().await, Update::KvReset { .. }));
+
+    let scope = world::endpoint("generate");
+    // A worker that is not known here (yet) is no reason to hold it back.
+    let event = BindingEvent {
+        session_id: "s".into(),
+        worker: WorkerId(999),
+        dp_rank: None,
+        sequence: 5,
+        writer_id: 78,
+    };
+    theirs.publish_binding(&event);
+    assert_eq!(world.next().await, Update::Binding { scope: scope.clone(), event });
+
+    let step = |step, n: u64| SequenceEvent {
+        request_id: format!("r{n}"),
+        rank: worker.rank(),
+        step,
+        origin: 78,
+        lora_name: None,
+    };
+    let mut events: Vec<_> =
+        (0..300).map(|n| step(SequenceStep::Begun(SequenceBegun::default()), n)).collect();
+    events.push(step(SequenceStep::Ended, 0));
+    requests.publish_sequences(&events);
+    let mut got = Vec::new();
+    while got.len() < events.len() {
+        let Update::Sequences { scope: of, events } = world.next().await else { panic!("not a step") };
+        assert_eq!(of, scope);
+        assert!(events.len() <= 256);
+        got.extend(events);
+    }
+    assert_eq!(got, events);
+}
+
+#[tokio::test]
 async fn events_can_be_switched_off_and_namespaces_chosen() {
     let hub = Hub::default();
     let worker = Worker::join(&hub, 1).await;

@@ -1,4 +1,4 @@
-//! The worker's side: publishing.
+//! The sender's side: publishing, by workers and by frontends that share what they decide.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
@@ -9,15 +9,18 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use roost_kv::{KvEvent, KvEventData};
 
+use super::binding::BindingEvent;
 use super::envelope::Envelope;
 use super::kv::encode_kv_events;
 use super::load::Load;
+use super::sequence::SequenceEvent;
 use crate::record::{EndpointId, EventChannelRecord, EventScope, EventTransport, Topic};
 use crate::zmtp::PubSocket;
 
 /// Largest batch of one message.
 const MAX_EVENTS: usize = 128;
 const MAX_BLOCKS: usize = 8192;
+const MAX_SEQUENCES: usize = 256;
 /// Publisher ids must survive a double.
 const ID_MASK: u64 = (1 << 53) - 1;
 
@@ -32,6 +35,8 @@ pub struct PublisherConfig {
     pub bind: SocketAddr,
     /// Host that subscribers should connect to; `None` for that of `bind`, which must then not be a wildcard.
     pub advertise_host: Option<String>,
+    /// The publisher's id, at most 2^53 - 1 and the only one of its topic; `None` for a random one.
+    pub publisher_id: Option<u64>,
 }
 
 /// Publishes one topic, for one rank in the case of KV events.
@@ -68,7 +73,7 @@ impl Publisher {
     /// The socket cannot be bound.
     pub async fn bind(config: PublisherConfig) -> io::Result<Self> {
         let socket = PubSocket::bind(config.bind, config.topic.as_str()).await?;
-        let publisher_id = RandomState::new().build_hasher().finish() & ID_MASK;
+        let publisher_id = config.publisher_id.unwrap_or_else(random_publisher_id);
         let port = socket.address().port();
         let endpoint = match &config.advertise_host {
             Some(host) => format!("tcp://{host}:{port}"),
@@ -111,6 +116,21 @@ impl Publisher {
         self.publish(load.encode());
     }
 
+    /// Publishes steps of requests in as few messages as the limits allow. The publisher's topic must be
+    /// [`Topic::ActiveSequences`].
+    pub fn publish_sequences(&self, events: &[SequenceEvent]) {
+        debug_assert_eq!(self.topic, Topic::ActiveSequences);
+        for batch in events.chunks(MAX_SEQUENCES) {
+            self.publish(SequenceEvent::encode_batch(batch));
+        }
+    }
+
+    /// Publishes a session's binding. The publisher's topic must be [`Topic::SessionAffinity`].
+    pub fn publish_binding(&self, binding: &BindingEvent) {
+        debug_assert_eq!(self.topic, Topic::SessionAffinity);
+        self.publish(binding.encode());
+    }
+
     /// Counters so far.
     pub fn stats(&self) -> PublisherStats {
         let socket = self.socket.stats();
@@ -140,6 +160,11 @@ impl Publisher {
         *sequence += 1;
         self.socket.publish(&envelope.to_message());
     }
+}
+
+/// An id that no other publisher has, for all practical purposes.
+pub fn random_publisher_id() -> u64 {
+    RandomState::new().build_hasher().finish() & ID_MASK
 }
 
 /// How many of the events go into one message: at least one.

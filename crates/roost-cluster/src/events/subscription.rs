@@ -10,9 +10,11 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::EventError;
+use super::binding::BindingEvent;
 use super::envelope::Envelope;
 use super::kv::decode_kv_events;
 use super::load::Load;
+use super::sequence::SequenceEvent;
 use crate::record::Topic;
 use crate::zmtp::{Connection, ZmtpError};
 
@@ -49,6 +51,8 @@ pub(crate) enum Signal {
     Disconnected,
     Kv(Vec<KvEvent>),
     Load(Load),
+    Sequences(Vec<SequenceEvent>),
+    Binding(BindingEvent),
 }
 
 impl Subscription {
@@ -123,6 +127,8 @@ impl Subscription {
         match self.topic {
             Topic::KvEvents => decode_kv_events(&envelope.payload).map(Signal::Kv),
             Topic::KvMetrics => Load::decode(&envelope.payload).map(Signal::Load),
+            Topic::ActiveSequences => SequenceEvent::decode(&envelope.payload).map(Signal::Sequences),
+            Topic::SessionAffinity => BindingEvent::decode(&envelope.payload).map(Signal::Binding),
         }
     }
 }

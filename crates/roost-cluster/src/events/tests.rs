@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::kv::is_void;
 use super::*;
-use crate::record::Codec;
+use crate::record::{Codec, Topic};
 
 fn fixture(name: &str) -> Vec<u8> {
     std::fs::read(format!("{}/../../tests/fixtures/wire/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
@@ -98,6 +98,92 @@ fn captured_loads_decode_and_encode_to_the_same_bytes() {
         assert_eq!(load.worker_id, message["payload"]["worker_id"]);
         assert_eq!(load.kv_used_blocks, message["payload"]["kv_used_blocks"].as_u64());
         assert_eq!(load.encode(), envelope.payload);
+    }
+}
+
+fn captured(name: &str) -> Vec<(Envelope, Value)> {
+    let envelope = |message: &Value| match message.get("frames_hex") {
+        Some(frames) => {
+            let frames: Vec<Bytes> = frames.as_array().unwrap().iter().map(unhex).collect();
+            Envelope::from_frames(&frames).unwrap()
+        }
+        None => Envelope::decode(&unhex(&message["message_hex"])).unwrap(),
+    };
+    let all = json_fixture(&format!("event/{name}.json"));
+    let messages = all["messages"].as_array().unwrap().iter();
+    messages.map(|message| (envelope(message), message["payload"].clone())).collect()
+}
+
+#[test]
+fn captured_bindings_decode_and_encode_to_the_same_bytes() {
+    let messages = captured("router_sync_session_affinity_events");
+    assert_eq!(messages.len(), 4);
+    for (envelope, payload) in messages {
+        assert_eq!(Topic::named(&envelope.topic), Some(Topic::SessionAffinity));
+        let binding = BindingEvent::decode(&envelope.payload).unwrap();
+        assert_eq!(serde_json::to_value(&binding).unwrap(), payload);
+        assert_eq!(binding.encode(), envelope.payload);
+    }
+    let worker_only = json!({"session_id": "s", "worker_id": 7, "sequence": 2, "writer_id": 3, "later": 1});
+    let binding = BindingEvent::decode(&rmp_serde::to_vec_named(&worker_only).unwrap()).unwrap();
+    assert_eq!((binding.worker, binding.dp_rank), (WorkerId(7), None));
+    assert!(BindingEvent::decode(b"\x80").is_err());
+}
+
+#[test]
+fn captured_sequence_events_decode_and_encode_to_the_same_bytes() {
+    let of_workers = captured("active_sequences_events");
+    let of_routers = captured("router_sync_active_sequences_events");
+    let (mut begun, mut steps) = (0, 0);
+    for (envelope, payload) in of_workers.into_iter().chain(of_routers) {
+        let events = SequenceEvent::decode(&envelope.payload).unwrap();
+        assert_eq!(SequenceEvent::encode_batch(&events), envelope.payload);
+        for (event, wanted) in events.iter().zip(payload["events"].as_array().unwrap()) {
+            steps += 1;
+            assert_eq!(event.request_id, wanted["request_id"].as_str().unwrap());
+            assert_eq!(event.rank.worker.0, wanted["worker"]["worker_id"]);
+            assert_eq!(event.origin, wanted["router_id"]);
+            if let SequenceStep::Begun(load) = &event.step {
+                begun += 1;
+                let wanted = &wanted["data"]["AddRequest"];
+                let blocks: Vec<u64> = load.blocks.iter().flatten().map(|hash| hash.0).collect();
+                assert_eq!(json!(blocks), wanted["token_sequence"]);
+                assert_eq!(
+                    json!(load.prefill_tokens),
+                    wanted["prefill_load_hint"]["initial_effective_prefill_tokens"]
+                );
+                assert!(load.counts_prefill && load.prefill_duration.is_none());
+            }
+        }
+    }
+    assert!(begun >= 2 && steps >= 10, "{begun} {steps}");
+}
+
+#[test]
+fn over_nats_a_sequence_event_comes_alone() {
+    let (envelope, payload) = captured("nats_messages")
+        .into_iter()
+        .find(|(envelope, _)| Topic::named(&envelope.topic) == Some(Topic::ActiveSequences))
+        .unwrap();
+    let events = SequenceEvent::decode(&envelope.payload).unwrap();
+    let [event] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(event.request_id, payload["request_id"].as_str().unwrap());
+    assert_eq!(event.step, SequenceStep::PrefillCompleted);
+    assert_eq!(event.encode(), envelope.payload);
+
+    // What the captures do not show: an estimate, and a placement without hashes.
+    let step = SequenceStep::Begun(SequenceBegun {
+        prefill_tokens: Some(9),
+        prefill_duration: Some(std::time::Duration::new(1, 5)),
+        ..SequenceBegun::default()
+    });
+    let event = SequenceEvent { step, ..event.clone() };
+    let wire: Value = rmp_serde::from_slice(&event.encode()).unwrap();
+    let hint = &wire["data"]["AddRequest"]["prefill_load_hint"];
+    assert_eq!(hint["expected_prefill_duration"], json!({"secs": 1, "nanos": 5}));
+    assert_eq!(SequenceEvent::decode(&event.encode()).unwrap(), [event]);
+    for bad in [json!({}), json!({"request_id": "r", "router_id": 1}), json!([]), json!({"events": 3})] {
+        assert!(SequenceEvent::decode(&rmp_serde::to_vec_named(&bad).unwrap()).is_err(), "{bad}");
     }
 }
 

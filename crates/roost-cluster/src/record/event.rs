@@ -14,20 +14,30 @@ pub enum Topic {
     KvEvents,
     /// Load of a rank.
     KvMetrics,
+    /// Requests that frontends place and workers run.
+    ActiveSequences,
+    /// Sessions that frontends bind.
+    SessionAffinity,
 }
 
 impl Topic {
+    /// All of them.
+    pub const ALL: [Self; 4] =
+        [Topic::KvEvents, Topic::KvMetrics, Topic::ActiveSequences, Topic::SessionAffinity];
+
     /// The name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Topic::KvEvents => "kv-events",
             Topic::KvMetrics => "kv_metrics",
+            Topic::ActiveSequences => "active_sequences_events",
+            Topic::SessionAffinity => "session_affinity_events",
         }
     }
 
     /// The topic of that name, if it is one used here.
     pub fn named(name: &str) -> Option<Self> {
-        [Topic::KvEvents, Topic::KvMetrics].into_iter().find(|topic| topic.as_str() == name)
+        Self::ALL.into_iter().find(|topic| topic.as_str() == name)
     }
 }
 

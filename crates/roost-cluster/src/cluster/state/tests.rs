@@ -162,7 +162,7 @@ fn one_worker_id_has_one_card() {
 #[test]
 fn feeds_follow_sources_of_joined_workers_and_their_ranks() {
     let ranks = |state: &mut State| -> (Vec<(u64, u32, u64)>, usize) {
-        let (plans, ambiguous) = state.feeds(true);
+        let (plans, ambiguous) = state.feeds(&interest(true));
         let ranks = plans.into_iter().map(|plan| match plan.content {
             Content::Kv { rank, epoch, recovery: None } => (rank.worker.0, rank.dp_rank, epoch),
             other => panic!("{other:?}"),
@@ -186,5 +186,9 @@ fn feeds_follow_sources_of_joined_workers_and_their_ranks() {
     assert_eq!(ranks(&mut state), (vec![(1, 8, 1), (1, 15, 1)], 0));
     delete(&mut state, RecordKey::event_channel(&endpoint(), "kv-events", 102));
     assert_eq!(ranks(&mut state), (vec![(1, 8, 1)], 0), "a source without its channel waits");
-    assert_eq!(state.feeds(false), (vec![], 0));
+    assert_eq!(state.feeds(&interest(false)), (vec![], 0));
+}
+
+fn interest(kv_events: bool) -> Interest {
+    Interest { kv_events, sequences: false, bindings: false, own_publisher: None }
 }

@@ -152,7 +152,15 @@ impl Worker {
     pub(super) async fn new(hub: &Hub, id: u64) -> Self {
         let bind = async |topic| {
             let (endpoint, bind) = (endpoint("generate"), "127.0.0.1:0".parse().unwrap());
-            Publisher::bind(PublisherConfig { endpoint, topic, bind, advertise_host: None }).await.unwrap()
+            Publisher::bind(PublisherConfig {
+                endpoint,
+                topic,
+                bind,
+                advertise_host: None,
+                publisher_id: None,
+            })
+            .await
+            .unwrap()
         };
         let (publisher, loads) = (bind(Topic::KvEvents).await, bind(Topic::KvMetrics).await);
         let instance = |endpoint: EndpointId| InstanceRecord {
