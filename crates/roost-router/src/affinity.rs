@@ -5,19 +5,26 @@
 //! one ends. Bindings are hints: a full table forgets, an over-long id is hashed, nothing is refused.
 
 use std::borrow::Cow;
+use std::hash::BuildHasher as _;
 use std::time::{Duration, Instant};
 
-use hashbrown::HashMap;
+use hashbrown::HashTable;
 use roost_kv::WorkerRank;
 
 use crate::AffinityConfig;
+use crate::replica::{BindingEvent, Clock, Version};
 use idle::IdleList;
+pub(crate) use import::Import;
+pub use import::SavedBinding;
 use promise::{Promise, Promises};
+pub(crate) use waiting::Waiting;
 
 mod idle;
+mod import;
 mod promise;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 /// Longest session id kept as it is, bytes. Longer ones are known by their hash.
 const MAX_ID_BYTES: usize = 256;
@@ -108,11 +115,14 @@ pub(crate) struct Hold {
 pub(crate) struct Table {
     ttl: Duration,
     capacity: usize,
-    by_id: HashMap<Box<str>, u32, foldhash::fast::RandomState>,
+    hasher: foldhash::fast::RandomState,
+    /// Slots by the hash of their id; the id itself is in the entry only.
+    by_id: HashTable<u32>,
     entries: Vec<Slot>,
     free: Vec<u32>,
     idle: IdleList,
     promises: Promises,
+    pub(crate) clock: Clock,
     /// Bindings that ended by idle time, ever.
     pub(crate) expired: u64,
     /// Idle bindings that gave way to new ones, ever.
@@ -129,9 +139,12 @@ struct Slot {
 struct Entry {
     id: Box<str>,
     target: WorkerRank,
+    /// When the target was decided, here or by another frontend.
+    version: Version,
     committed: bool,
-    /// Where turns go that were placed since the target could not serve, until one of them is dispatched.
-    moving: Option<Moving>,
+    /// Where turns go that were placed since the target could not serve, until one of them is dispatched. Rare,
+    /// hence boxed.
+    moving: Option<Box<Moving>>,
     leases: u32,
     /// Meaningful without leases only.
     deadline: Instant,
@@ -159,11 +172,13 @@ impl Table {
         Self {
             ttl,
             capacity: config.capacity,
-            by_id: HashMap::default(),
+            hasher: foldhash::fast::RandomState::default(),
+            by_id: HashTable::new(),
             entries: Vec::new(),
             free: Vec::new(),
             idle: IdleList::default(),
             promises: Promises::new(ttl),
+            clock: Clock::default(),
             expired: 0,
             evicted: 0,
         }
@@ -171,11 +186,11 @@ impl Table {
 
     /// Returns where a session stays. Takes no lease and does not renew.
     pub(crate) fn find(&self, now: Instant, id: &str) -> Option<Binding> {
-        let entry = self.entry(*self.by_id.get(&*key(id))?)?;
+        let entry = self.entry(self.slot_of(&key(id))?)?;
         if entry.leases == 0 && entry.deadline <= now {
             return None;
         }
-        let target = entry.moving.map_or(entry.target, |moving| moving.to);
+        let target = entry.destination();
         Some(Binding { target, tentative: !entry.committed || entry.moving.is_some() })
     }
 
@@ -191,8 +206,8 @@ impl Table {
     ) -> Option<Hold> {
         self.expire(now);
         let key = key(id);
-        let slot = match self.by_id.get(&*key) {
-            Some(&slot) => slot,
+        let slot = match self.slot_of(&key) {
+            Some(slot) => slot,
             None => self.insert(now, key.into(), rank)?,
         };
         let generation = self.entries[slot as usize].generation;
@@ -210,7 +225,7 @@ impl Table {
             moving.turns += 1;
             moves = Some(moving.reason);
         } else if let Some(reason) = moves {
-            entry.moving = Some(Moving { to: rank, reason, turns: 1 });
+            entry.moving = Some(Box::new(Moving { to: rank, reason, turns: 1 }));
         }
         self.promises.replace(now, &mut entry.promise, rank, isl_tokens);
         Some(Hold { slot, generation, moves })
@@ -224,8 +239,24 @@ impl Table {
         entry.committed = true;
         entry.target = rank;
         entry.moving = None;
+        let version = self.clock.next(now);
+        if let Some(entry) = self.held(hold) {
+            entry.version = version;
+        }
         self.settle(now, hold.slot);
         reason.filter(|_| moved)
+    }
+
+    /// Returns what the other frontends are to know of a turn on `rank`: nothing if its session is not bound there.
+    pub(crate) fn announcement(&mut self, hold: Hold, rank: WorkerRank) -> Option<BindingEvent> {
+        let entry = self.held(hold).filter(|entry| entry.committed && entry.target == rank)?;
+        Some(BindingEvent {
+            session_id: entry.id.to_string(),
+            worker: rank.worker,
+            dp_rank: Some(rank.dp_rank),
+            sequence: entry.version.sequence,
+            writer_id: entry.version.writer,
+        })
     }
 
     /// The turn ended. The last lease starts the idle clock, or ends a binding that was never committed.
@@ -255,7 +286,7 @@ impl Table {
 
     /// Ends a binding by name; running turns keep their place. False if there was none.
     pub(crate) fn unbind(&mut self, now: Instant, id: &str) -> bool {
-        let slot = self.by_id.get(&*key(id)).copied();
+        let slot = self.slot_of(&key(id));
         slot.inspect(|&slot| self.forget(now, slot)).is_some()
     }
 
@@ -291,7 +322,7 @@ impl Table {
 
     /// Returns what one session contributes to its rank, and that rank.
     pub(crate) fn contribution(&self, now: Instant, id: &str) -> Option<(WorkerRank, f64)> {
-        let entry = self.entry(*self.by_id.get(&*key(id))?)?;
+        let entry = self.entry(self.slot_of(&key(id))?)?;
         Some((entry.promise.rank, self.promises.value(now, &entry.promise)))
     }
 
@@ -304,6 +335,19 @@ impl Table {
         self.by_id.len()
     }
 
+    /// Returns the memory of the table, bytes: what is allocated, the ids themselves not included.
+    pub(crate) fn bytes(&self) -> usize {
+        self.by_id.allocation_size()
+            + self.entries.capacity() * size_of::<Slot>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.idle.bytes()
+    }
+
+    fn slot_of(&self, key: &str) -> Option<u32> {
+        let same = |slot: &u32| self.entry(*slot).is_some_and(|entry| *entry.id == *key);
+        self.by_id.find(self.hasher.hash_one(key), same).copied()
+    }
+
     fn entry(&self, slot: u32) -> Option<&Entry> {
         self.entries[slot as usize].entry.as_ref()
     }
@@ -311,7 +355,7 @@ impl Table {
     /// Moves a session's promise to where its next turn would go.
     fn settle(&mut self, now: Instant, slot: u32) {
         if let Some(entry) = &mut self.entries[slot as usize].entry {
-            let rank = entry.moving.map_or(entry.target, |moving| moving.to);
+            let rank = entry.destination();
             self.promises.settle(now, &mut entry.promise, rank);
         }
     }
@@ -329,9 +373,11 @@ impl Table {
             self.evicted += 1;
         }
         let promise = self.promises.open(now, rank);
+        let hash = self.hasher.hash_one(&*id);
         let entry = Entry {
-            id: id.clone(),
+            id,
             target: rank,
+            version: Version::default(),
             committed: false,
             moving: None,
             leases: 0,
@@ -348,7 +394,10 @@ impl Table {
                 u32::try_from(self.entries.len() - 1).expect("the capacity is far below 2^32")
             }
         };
-        self.by_id.insert(id, slot);
+        let (entries, hasher) = (&self.entries, &self.hasher);
+        self.by_id.insert_unique(hash, slot, |slot| {
+            entries[*slot as usize].entry.as_ref().map_or(0, |entry| hasher.hash_one(&*entry.id))
+        });
         self.idle.push(slot);
         Some(slot)
     }
@@ -357,9 +406,18 @@ impl Table {
         let Some(entry) = self.entries[slot as usize].entry.take() else { return };
         self.entries[slot as usize].generation = self.entries[slot as usize].generation.wrapping_add(1);
         self.promises.close(now, &entry.promise);
-        self.by_id.remove(&entry.id);
+        if let Ok(found) = self.by_id.find_entry(self.hasher.hash_one(&*entry.id), |other| *other == slot) {
+            found.remove();
+        }
         self.idle.remove(slot);
         self.free.push(slot);
+    }
+}
+
+impl Entry {
+    /// Returns where the session's next turn would go.
+    fn destination(&self) -> WorkerRank {
+        self.moving.as_ref().map_or(self.target, |moving| moving.to)
     }
 }
 

@@ -6,19 +6,21 @@ use std::time::Instant;
 use fastrand::Rng;
 use roost_kv::{WorkerId, WorkerRank};
 
-use crate::affinity::Table;
+use crate::affinity::{Table, Waiting};
 use crate::busy::RankUse;
 use crate::explain::{Candidate, Decisions};
 use crate::fleet::{Fleet, Member, Report, Retired};
 use crate::load::{Load, RankSlot};
 use crate::popularity::Popularity;
 use crate::quarantine::Standing;
+use crate::replica::{Replica, SequenceStep};
 use crate::{
     AffinityMode, BookingId, BusyThresholds, Config, ConfigError, Decision, End, Failure, RankSnapshot,
     Snapshot, Stats, Worker,
 };
 
 mod place;
+mod replicate;
 mod score;
 #[cfg(test)]
 mod tests;
@@ -34,6 +36,9 @@ pub struct Core {
     load: Load,
     /// `None` if affinity is off.
     affinity: Option<Table>,
+    /// Bindings to workers that have not joined yet.
+    waiting: Waiting,
+    replica: Replica,
     popularity: Popularity,
     decisions: Decisions,
     stats: Stats,
@@ -66,6 +71,8 @@ impl Core {
         let ttl = config.affinity.ttl.filter(|_| config.affinity.mode != AffinityMode::Off);
         Ok(Self {
             affinity: ttl.map(|ttl| Table::new(&config.affinity, ttl)),
+            waiting: Waiting::new(config.affinity.capacity),
+            replica: Replica::default(),
             decisions: Decisions::new(config.decisions),
             config,
             rng: Rng::with_seed(seed),
@@ -94,6 +101,7 @@ impl Core {
         if let Some(&highest) = slots.iter().max() {
             self.load.ensure_rank(highest);
         }
+        self.welcome(now, id);
     }
 
     /// Removes a worker with its bookings and bindings. Its running requests may end later, to no effect.
@@ -157,8 +165,14 @@ impl Core {
     fn give_back(&mut self, now: Instant, id: BookingId) -> bool {
         let Some(booking) = self.load.release(id) else { return false };
         if let (Some(table), Some(hold)) = (&mut self.affinity, booking.hold) {
+            if self.replica.shares_bindings()
+                && let Some(event) = table.announcement(hold, booking.rank)
+            {
+                self.replica.binding(event);
+            }
             table.release(now, hold, booking.rank);
         }
+        self.replica.step(id, booking.rank, SequenceStep::Ended);
         if booking.probe
             && !booking.committed
             && let Some(member) = self.fleet.member_mut(booking.rank.worker)
@@ -187,12 +201,22 @@ impl Core {
         {
             self.stats.rebinds[reason.index()] += 1;
         }
+        if let (Some(table), Some(hold)) = (&mut self.affinity, hold)
+            && self.replica.shares_bindings()
+            && let Some(event) = table.announcement(hold, rank)
+        {
+            self.replica.binding(event);
+        }
     }
 
     /// The first output token came: the prompt has been computed. Commits too, if that was not done.
     pub fn first_token(&mut self, now: Instant, id: BookingId) {
         self.committed(now, id);
         self.load.prefill_done(id);
+        if let Some(booking) = self.load.touch(id) {
+            let rank = booking.rank;
+            self.replica.step(id, rank, SequenceStep::PrefillCompleted);
+        }
         if let Some(booking) = self.load.touch(id)
             && let Some(member) = self.fleet.member_mut(booking.rank.worker)
         {
@@ -238,6 +262,7 @@ impl Core {
             for id in self.load.sweep() {
                 bookings += usize::from(self.give_back(now, id));
             }
+            self.sweep_replica(now);
         }
         self.stats.bookings_expired += bookings as u64;
         Expired { bindings, bookings }
@@ -276,7 +301,12 @@ impl Core {
     pub fn stats(&self) -> Stats {
         let (expired, evicted) =
             self.affinity.as_ref().map_or((0, 0), |table| (table.expired, table.evicted));
-        Stats { affinity_expired: expired, affinity_evicted: evicted, ..self.stats }
+        Stats {
+            affinity_expired: expired,
+            affinity_evicted: evicted,
+            outbound_dropped: self.replica.dropped,
+            ..self.stats
+        }
     }
 
     /// Returns counters and the state of every rank.
@@ -301,6 +331,9 @@ impl Core {
             ranks: ranks.collect(),
             stats: self.stats(),
             bindings: self.affinity.as_ref().map_or(0, Table::len),
+            waiting_bindings: self.waiting.len(),
+            binding_bytes: self.affinity.as_ref().map_or(0, Table::bytes),
+            remote_requests: self.replica.sequences.remote(),
             active_requests: self.load.len(),
         }
     }

@@ -1,15 +1,16 @@
 //! The core behind a lock, for use from many tasks. The only file with a lock.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use parking_lot::Mutex;
 use roost_kv::{WorkerId, WorkerRank};
 
+use crate::replica::{Applied, BindingEvent, Identity, Outbound, SequenceEvent};
 use crate::{
     BookingId, BusyThresholds, ConfigError, Core, Decision, End, Expired, Failure, Placement, Rejection,
-    Request, Snapshot, Stats, Worker,
+    Request, SavedBinding, Snapshot, Stats, Worker,
 };
 
 #[cfg(test)]
@@ -27,7 +28,13 @@ pub struct Router {
 struct Shared {
     core: Mutex<Core>,
     clock: Box<dyn Fn() -> Instant + Send + Sync>,
+    outbound: OnceLock<Sink>,
 }
+
+type Sink = Box<dyn Fn(Outbound) + Send + Sync>;
+
+/// Bindings handled under one lock.
+const CHUNK: usize = 1024;
 
 /// A placed request's hold on its load and its session. Dropping it without [`Lease::finish`] counts as
 /// [`End::Cancelled`].
@@ -56,7 +63,13 @@ impl Router {
 
     /// Shares `core` on another clock, as for tests with paused time. It must not run backwards.
     pub fn with_clock(core: Core, clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
-        Self { shared: Arc::new(Shared { core: Mutex::new(core), clock: Box::new(clock) }) }
+        Self {
+            shared: Arc::new(Shared {
+                core: Mutex::new(core),
+                clock: Box::new(clock),
+                outbound: OnceLock::new(),
+            }),
+        }
     }
 
     /// Places a request; see [`Core::place`].
@@ -141,11 +154,57 @@ impl Router {
         self.with(|core, now| core.snapshot(now))
     }
 
+    /// From now on `sink` gets what other frontends are to be told; see [`Core::replicate`]. It is called outside
+    /// the lock by whoever caused the event and must neither block nor call back. False if there is one already.
+    pub fn replicate(&self, identity: Identity, sink: impl Fn(Outbound) + Send + Sync + 'static) -> bool {
+        let is_first = self.shared.outbound.set(Box::new(sink)).is_ok();
+        if is_first {
+            self.with(|core, now| core.replicate(now, identity));
+        }
+        is_first
+    }
+
+    /// See [`Core::apply_binding`].
+    pub fn apply_binding(&self, event: &BindingEvent) -> Applied {
+        self.with(|core, now| core.apply_binding(now, event))
+    }
+
+    /// See [`Core::apply_sequence`].
+    pub fn apply_sequence(&self, event: &SequenceEvent) {
+        self.with(|core, now| core.apply_sequence(now, event));
+    }
+
+    /// See [`Core::restore`]. Takes the lock once per 1024 bindings.
+    pub fn restore(&self, mut bindings: Vec<SavedBinding>) {
+        while !bindings.is_empty() {
+            let rest = bindings.split_off(bindings.len().min(CHUNK));
+            self.with(|core, now| core.restore(now, bindings));
+            bindings = rest;
+        }
+    }
+
+    /// Returns all bindings; see [`Core::save`]. Takes the lock once per 1024 bindings.
+    pub fn save(&self) -> Vec<SavedBinding> {
+        let (mut saved, mut from) = (Vec::new(), Some(0));
+        while let Some(start) = from {
+            let (chunk, next) = self.with(|core, now| core.save(now, start, CHUNK));
+            saved.extend(chunk);
+            from = next;
+        }
+        saved
+    }
+
     /// Runs one step under the lock. The time is read inside, so that it never runs backwards for the core.
     fn with<R>(&self, step: impl FnOnce(&mut Core, Instant) -> R) -> R {
-        let mut core = self.shared.core.lock();
-        let now = (self.shared.clock)();
-        step(&mut core, now)
+        let (result, outbound) = {
+            let mut core = self.shared.core.lock();
+            let now = (self.shared.clock)();
+            (step(&mut core, now), core.take_outbound())
+        };
+        if let Some(sink) = self.shared.outbound.get() {
+            outbound.into_iter().for_each(sink);
+        }
+        result
     }
 }
 

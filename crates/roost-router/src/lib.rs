@@ -19,12 +19,13 @@ mod load;
 mod policy;
 mod popularity;
 mod quarantine;
+pub mod replica;
 mod request;
 mod room;
 mod stats;
 
 pub use crate::core::{Core, Expired};
-pub use affinity::{AffinityOutcome, RebindReason};
+pub use affinity::{AffinityOutcome, RebindReason, SavedBinding};
 pub use busy::BusyThresholds;
 pub use config::{
     AffinityConfig, AffinityMode, Config, ConfigError, CostConfig, Mode, QuarantineConfig, Role,

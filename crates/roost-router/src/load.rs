@@ -251,6 +251,12 @@ impl Load {
         here.map(|(slot, held)| BookingId { slot, generation: held.generation }).collect()
     }
 
+    /// Tells whether a booking has not been given back.
+    pub(crate) fn holds(&self, id: BookingId) -> bool {
+        let slot = self.bookings.get(id.slot as usize);
+        slot.is_some_and(|slot| slot.generation == id.generation && slot.booking.is_some())
+    }
+
     /// Returns the number of running requests.
     pub(crate) fn len(&self) -> usize {
         self.bookings.len() - self.free.len()

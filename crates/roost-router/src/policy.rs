@@ -1,7 +1,7 @@
 //! Choosing among candidates, by cost or by the simpler modes. All randomness comes from the caller.
 
 use fastrand::Rng;
-use roost_kv::WorkerId;
+use roost_kv::{WorkerId, WorkerRank};
 
 use crate::Mode;
 use crate::explain::Candidate;
@@ -36,6 +36,18 @@ pub(crate) fn by_cost(candidates: &[Candidate], temperature: f64, rng: &mut Rng)
     let count = candidates.iter().filter(|candidate| best(candidate)).count();
     let chosen = rng.usize(..count);
     candidates.iter().enumerate().filter(|(_, candidate)| best(candidate)).nth(chosen).map(|(index, _)| index)
+}
+
+/// Returns the weight of a rank for a session: the same in every frontend, evenly spread, and unchanged for the
+/// other ranks when one comes or goes.
+pub(crate) fn rendezvous(session: &str, rank: WorkerRank) -> u64 {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&rank.worker.0.to_le_bytes());
+    hasher.update(&rank.dp_rank.to_le_bytes());
+    hasher.update(session.as_bytes());
+    let mut weight = [0; 8];
+    hasher.finalize_xof().fill(&mut weight);
+    u64::from_le_bytes(weight)
 }
 
 /// Chooses by one of the modes without cost: first a worker, then its least loaded rank.

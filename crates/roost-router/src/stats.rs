@@ -25,6 +25,15 @@ pub struct Stats {
     pub affinity_expired: u64,
     /// Idle bindings that gave way to new ones.
     pub affinity_evicted: u64,
+    /// Bindings taken over from other frontends or from before a restart, those that waited for their worker
+    /// included.
+    pub bindings_imported: u64,
+    /// Bindings of other frontends that confirmed what was known.
+    pub bindings_confirmed: u64,
+    /// Bindings of other frontends that lost against what was known, or could not be used.
+    pub bindings_ignored: u64,
+    /// Events for other frontends that were dropped.
+    pub outbound_dropped: u64,
     /// Sessions moved, by [`RebindReason::index`].
     pub rebinds: [u64; RebindReason::ALL.len()],
     /// Cached prompt tokens on the best rank that was scored, summed over placements. Where a session's
@@ -58,8 +67,14 @@ pub struct Snapshot {
     pub stats: Stats,
     /// Live bindings, tentative ones included.
     pub bindings: usize,
-    /// Running requests.
+    /// Bindings kept until their worker joins.
+    pub waiting_bindings: usize,
+    /// Memory of the table of bindings, bytes, the ids not included.
+    pub binding_bytes: usize,
+    /// Running requests, those of other frontends included.
     pub active_requests: usize,
+    /// Of those, the ones that other frontends placed.
+    pub remote_requests: usize,
     /// The ranks, sorted.
     pub ranks: Vec<RankSnapshot>,
 }

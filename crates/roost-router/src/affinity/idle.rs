@@ -23,6 +23,11 @@ impl Default for IdleList {
 }
 
 impl IdleList {
+    /// Returns the memory of the list, bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.links.capacity() * size_of::<Option<Link>>()
+    }
+
     /// Returns the slot that has been idle longest.
     pub(super) fn first(&self) -> Option<u32> {
         (self.first != NONE).then_some(self.first)

@@ -83,6 +83,13 @@ impl Promises {
         self.ranks.get(&rank).map_or(0.0, |sum| sum.tokens * fading(now, sum.at, self.half_life))
     }
 
+    /// Returns what a session promises on average; for sessions of which only their place is known.
+    pub(super) fn mean(&self, now: Instant) -> u32 {
+        let sessions: usize = self.ranks.values().map(|sum| sum.sessions).sum();
+        let tokens: f64 = self.ranks.keys().map(|rank| self.tokens(now, *rank)).sum();
+        if sessions == 0 { 0 } else { (tokens / sessions as f64) as u32 }
+    }
+
     pub(super) fn sessions(&self, rank: WorkerRank) -> usize {
         self.ranks.get(&rank).map_or(0, |sum| sum.sessions)
     }

@@ -17,7 +17,7 @@ fn table(capacity: usize) -> Table {
 
 impl Table {
     fn leases(&self, id: &str) -> u32 {
-        self.by_id.get(&*key(id)).and_then(|slot| self.entry(*slot)).map_or(0, |entry| entry.leases)
+        self.slot_of(&key(id)).and_then(|slot| self.entry(slot)).map_or(0, |entry| entry.leases)
     }
 }
 

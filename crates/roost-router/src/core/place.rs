@@ -206,6 +206,7 @@ impl Core {
             self.serviceable(now, request, binding.target).err().unwrap_or(RebindReason::WorkerFailed)
         });
         let booking = self.book(now, request, rank, cached_tokens);
+        self.announce(request, rank, cached_tokens, booking);
         let affinity = match session {
             None => AffinityOutcome::None,
             Some(id) => self.hold(now, request, id, binding, (rank, moves), booking),
