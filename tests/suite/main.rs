@@ -5,6 +5,7 @@ mod api;
 mod balance;
 mod calls;
 mod choices;
+mod etcd;
 mod faults;
 mod interop;
 mod readiness;
