@@ -67,6 +67,8 @@ pub struct ClusterConfig {
     pub recovery_timeout: Duration,
     /// Tries of one recovery, with growing pauses from 200 ms.
     pub recovery_attempts: u32,
+    /// Pause after a recovery was given up; doubles each time, up to ten times as long.
+    pub recovery_rest: Duration,
     /// Recovery queries at one time.
     pub recovery_concurrency: usize,
     /// How long a worker may be without a KV event source before a warning names it.
@@ -84,6 +86,7 @@ impl Default for ClusterConfig {
             update_capacity: 1024,
             recovery_timeout: Duration::from_secs(30),
             recovery_attempts: 8,
+            recovery_rest: Duration::from_secs(30),
             recovery_concurrency: 8,
             silence_before_warning: Duration::from_secs(10),
         }

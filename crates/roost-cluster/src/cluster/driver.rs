@@ -8,7 +8,7 @@ use foldhash::HashMap;
 use roost_kv::{KvEvent, WorkerId};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::ClusterConfig;
@@ -46,8 +46,15 @@ pub(super) struct Driver {
     undecodable: Arc<AtomicU64>,
     recovery: Arc<dyn RecoverySource>,
     permits: Arc<Semaphore>,
-    queries: JoinSet<(u64, Option<KvAnswer>)>,
+    queries: JoinSet<(u64, Done)>,
     watchdog: Watchdog,
+}
+
+/// The end of something that a feed asked for.
+enum Done {
+    Answered(KvAnswer),
+    GivenUp,
+    Rested,
 }
 
 struct Running {
@@ -55,14 +62,15 @@ struct Running {
     /// `None` for topics that need no order.
     feed: Option<Feed>,
     connected: bool,
-    query: Option<AbortHandle>,
+    /// The query or the rest that is under way.
+    pending: Option<AbortHandle>,
     _task: AbortOnDropHandle<()>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(query) = &self.query {
-            query.abort();
+        if let Some(pending) = &self.pending {
+            pending.abort();
         }
     }
 }
@@ -110,7 +118,7 @@ impl Driver {
                     Err(_) => return tracing::warn!("discovery has ended; the cluster view ends with it"),
                 },
                 Some(done) = self.queries.join_next() => match done {
-                    Ok((id, answer)) => self.answered(id, answer).await,
+                    Ok((id, done)) => self.done(id, done).await,
                     Err(_) => Ok(()),
                 },
                 Some(received) = self.inbox.recv() => self.received(received).await,
@@ -221,7 +229,7 @@ impl Driver {
             undecodable: self.undecodable.clone(),
         };
         let task = AbortOnDropHandle::new(self.shared.tasks.spawn(subscription.run()));
-        self.subscriptions.insert(id, Running { plan, feed, connected: false, query: None, _task: task });
+        self.subscriptions.insert(id, Running { plan, feed, connected: false, pending: None, _task: task });
     }
 
     async fn received(&mut self, received: Received) -> Result<(), Unread> {
@@ -258,13 +266,16 @@ impl Driver {
         self.satisfy(received.id, needs).await
     }
 
-    async fn answered(&mut self, id: u64, answer: Option<KvAnswer>) -> Result<(), Unread> {
+    async fn done(&mut self, id: u64, done: Done) -> Result<(), Unread> {
         let Some(running) = self.subscriptions.get_mut(&id) else { return Ok(()) };
-        running.query = None;
-        let needs = running.act(&self.shared, |feed| match answer {
-            Some(answer) => feed.answered(answer),
-            None => feed.failed(),
+        running.pending = running.pending.take().filter(|pending| !pending.is_finished());
+        let needs = running.act(&self.shared, |feed| match done {
+            Done::Answered(answer) => feed.answered(answer),
+            Done::GivenUp => feed.failed(),
+            Done::Rested => feed.rested(),
         });
+        let holes = self.subscriptions.values().filter_map(|running| running.feed.as_ref());
+        self.shared.stats.lock().ranks_with_holes = holes.filter(|feed| feed.has_holes()).count() as u64;
         self.satisfy(id, needs).await
     }
 
@@ -280,6 +291,14 @@ impl Driver {
                         self.emit(Update::Kv { rank, epoch, events }).await?;
                     }
                 }
+                Need::Rest { before } => {
+                    let rest = self.config.recovery_rest;
+                    let pause = rest.saturating_mul(1 << before.min(4)).min(rest.saturating_mul(10));
+                    self.begin(id, async move {
+                        sleep(pause).await;
+                        Done::Rested
+                    });
+                }
                 Need::Ask { from } => {
                     let target = recovery.clone().expect("a feed without a recovery target never asks");
                     let recovery = Recovery {
@@ -291,14 +310,20 @@ impl Driver {
                         rank,
                         from,
                     };
-                    let query = self.queries.spawn(async move { (id, recovery.run().await) });
-                    if let Some(running) = self.subscriptions.get_mut(&id) {
-                        running.query = Some(query);
-                    }
+                    self.begin(id, async move { recovery.run().await.map_or(Done::GivenUp, Done::Answered) });
                 }
             }
         }
         Ok(())
+    }
+
+    /// Starts what a feed asked for, in place of what it asked for before.
+    fn begin(&mut self, id: u64, work: impl Future<Output = Done> + Send + 'static) {
+        let Some(running) = self.subscriptions.get_mut(&id) else { return };
+        let pending = self.queries.spawn(async move { (id, work.await) });
+        if let Some(before) = running.pending.replace(pending) {
+            before.abort();
+        }
     }
 
     async fn load(&mut self, id: u64, load: &Load) -> Result<(), Unread> {

@@ -55,7 +55,7 @@ impl Recovery {
                 Err(reason) => reason,
             };
             if attempt == self.attempts {
-                tracing::warn!(rank = %self.rank, attempt, reason, "kv recovery given up; the rank goes on with a hole");
+                tracing::warn!(rank = %self.rank, attempt, reason, "kv recovery given up; the rank's blocks are forgotten until it answers again");
                 break;
             }
             tracing::debug!(rank = %self.rank, attempt, reason, "kv recovery failed; trying again");

@@ -21,6 +21,8 @@ pub struct ClusterStats {
     pub recoveries: u64,
     /// Recoveries given up.
     pub recoveries_failed: u64,
+    /// Times that a rank's blocks were forgotten because events were lost for good.
+    pub ranks_forgotten: u64,
     /// Live events given up because too many waited for a recovery.
     pub recovery_overflows: u64,
     /// Messages of workers or sources that had gone.
@@ -31,6 +33,8 @@ pub struct ClusterStats {
     pub bad_records: u64,
     /// Gauge: ranks with more than one event source; they are not indexed.
     pub ambiguous_ranks: u64,
+    /// Gauge: ranks whose blocks are known in part only, because their worker does not answer recoveries.
+    pub ranks_with_holes: u64,
     /// Gauge: workers that ought to have KV events and have none.
     pub workers_without_events: u64,
     /// Gauge: event publishers followed.
@@ -55,6 +59,7 @@ impl ClusterStats {
         self.kv_gaps += after.gaps - before.gaps;
         self.recoveries += after.recovered - before.recovered;
         self.recoveries_failed += after.failed - before.failed;
+        self.ranks_forgotten += after.forgotten - before.forgotten;
         self.recovery_overflows += after.overflowed - before.overflowed;
     }
 }

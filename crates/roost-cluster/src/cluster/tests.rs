@@ -1,5 +1,6 @@
 //! End to end in one process: memory discovery, real event sockets, and workers' journals behind a fake request plane.
 
+mod cases;
 mod world;
 
 use roost_kv::WorkerId;

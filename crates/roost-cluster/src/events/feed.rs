@@ -22,10 +22,14 @@ pub(crate) struct Feed {
     cursor: Cursor,
     /// The worker's whole state was received once, so that events are all that is needed from then on.
     whole: bool,
+    /// Something was applied since the rank was last forgotten.
+    known: bool,
     phase: Phase,
     held: VecDeque<KvEvent>,
     /// The subscription was renewed during a query: ask again for what fell into the break.
     again: bool,
+    /// Recoveries given up in a row.
+    given_up: u32,
     pub(crate) stats: FeedStats,
 }
 
@@ -37,6 +41,8 @@ enum Phase {
     Asking { from: Option<u64> },
     /// Events go straight through.
     Live,
+    /// The same, but the state has holes and the worker does not tell; it is asked again later.
+    Resting,
 }
 
 /// What a feed needs done.
@@ -46,8 +52,10 @@ pub(crate) enum Need {
     Reset,
     /// Apply events.
     Apply(Vec<KvEvent>),
-    /// Query the worker; answer with [`Feed::answered`] or [`Feed::failed`].
+    /// Query the worker; answer with [`Feed::answered`] or [`Feed::failed`]. Ends a rest.
     Ask { from: Option<u64> },
+    /// Wait, the longer the more often before, and then call [`Feed::rested`].
+    Rest { before: u32 },
 }
 
 /// What has happened to a feed.
@@ -69,6 +77,8 @@ pub(crate) struct FeedStats {
     pub(crate) recovered: u64,
     /// Recoveries given up.
     pub(crate) failed: u64,
+    /// Times that the rank's blocks were forgotten because events were lost for good.
+    pub(crate) forgotten: u64,
 }
 
 impl Feed {
@@ -78,9 +88,11 @@ impl Feed {
             recoverable,
             cursor: Cursor::default(),
             whole: false,
+            known: false,
             phase: Phase::New,
             held: VecDeque::new(),
             again: false,
+            given_up: 0,
             stats: FeedStats::default(),
         }
     }
@@ -108,8 +120,10 @@ impl Feed {
                 self.stats.foreign += 1;
             }
         }
-        if self.phase == Phase::Live {
-            self.drain(&mut needs, true);
+        match self.phase {
+            Phase::Live => self.drain(&mut needs, true),
+            Phase::Resting => self.drain(&mut needs, false),
+            Phase::New | Phase::Asking { .. } => {}
         }
         while self.held.len() > MAX_HELD {
             self.held.pop_front();
@@ -126,6 +140,7 @@ impl Feed {
         match answer {
             KvAnswer::TreeDump { events, last_event_id } => {
                 needs.push(Need::Reset);
+                self.whole = true;
                 self.apply(events, &mut needs);
                 self.cursor = Cursor::at(last_event_id);
             }
@@ -149,6 +164,7 @@ impl Feed {
         }
         self.stats.recovered += 1;
         self.whole |= from.is_none();
+        self.given_up = 0;
         self.phase = Phase::Live;
         // An answer that did not bring us forward would be the same the next time.
         let progress = self.cursor != before;
@@ -159,26 +175,53 @@ impl Feed {
         needs
     }
 
-    /// The query was given up. What was held is applied all the same: the index is a hint, and a hole in it is better
-    /// than an end.
+    /// The query was given up. What was known may be wrong by now, and nobody says how: it is forgotten, because a rank
+    /// that is credited with blocks it has lost draws requests to a cold cache. What was held is applied all the same,
+    /// and events go on; after a rest the whole state is asked for.
     pub(crate) fn failed(&mut self) -> Vec<Need> {
         if !matches!(self.phase, Phase::Asking { .. }) {
             return Vec::new();
         }
         self.stats.failed += 1;
-        self.phase = Phase::Live;
         self.again = false;
         let mut needs = Vec::new();
+        self.forget(&mut needs);
+        self.rest(&mut needs);
         self.drain(&mut needs, false);
         needs
     }
 
-    /// Applies held events in order, up to a gap that is worth a query.
+    /// A rest is over.
+    pub(crate) fn rested(&mut self) -> Vec<Need> {
+        if self.phase != Phase::Resting {
+            return Vec::new();
+        }
+        vec![self.ask(None)]
+    }
+
+    /// True as long as events are missing for good.
+    pub(crate) fn has_holes(&self) -> bool {
+        self.phase == Phase::Resting
+    }
+
+    fn forget(&mut self, needs: &mut Vec<Need>) {
+        self.stats.forgotten += 1;
+        self.whole = false;
+        self.known = false;
+        needs.push(Need::Reset);
+    }
+
+    fn rest(&mut self, needs: &mut Vec<Need>) {
+        self.phase = Phase::Resting;
+        needs.push(Need::Rest { before: self.given_up });
+        self.given_up = self.given_up.saturating_add(1);
+    }
+
+    /// Applies held events in order, up to a gap that is worth a query. A gap that cannot be filled empties the rank.
     fn drain(&mut self, needs: &mut Vec<Need>, may_ask: bool) {
         let mut ready = Vec::new();
-        let mut ask = false;
-        while let Some(event) = self.held.front() {
-            match self.cursor.step(event.event_id) {
+        while let Some(next) = self.held.front().map(|event| event.event_id) {
+            match self.cursor.step(next) {
                 Step::Stale => {
                     self.stats.stale += 1;
                     self.held.pop_front();
@@ -186,20 +229,24 @@ impl Feed {
                 }
                 Step::Gap { .. } => {
                     self.stats.gaps += 1;
+                    self.apply(std::mem::take(&mut ready), needs);
                     if self.recoverable && may_ask {
-                        ask = true;
-                        break;
+                        needs.push(self.ask_on());
+                        return;
+                    }
+                    if self.known {
+                        self.forget(needs);
+                    }
+                    if self.recoverable && self.phase == Phase::Live {
+                        self.rest(needs);
                     }
                 }
                 Step::Initial | Step::Next => {}
             }
-            self.cursor.advance(event.event_id);
+            self.cursor.advance(next);
             ready.extend(self.held.pop_front());
         }
         self.apply(ready, needs);
-        if ask {
-            needs.push(self.ask_on());
-        }
     }
 
     fn apply(&mut self, mut events: Vec<KvEvent>, needs: &mut Vec<Need>) {
@@ -211,6 +258,7 @@ impl Feed {
         self.stats.ignored += (ours - events.len()) as u64;
         self.stats.applied += events.len() as u64;
         if !events.is_empty() {
+            self.known = true;
             needs.push(Need::Apply(events));
         }
     }

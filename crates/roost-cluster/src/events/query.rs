@@ -107,7 +107,7 @@ enum Wire<'a> {
         events: Vec<WireEvent<'a>>,
         last_event_id: u64,
         #[serde(default)]
-        reset_scope: Option<String>,
+        reset_scope: ResetScope,
     },
     Events {
         #[serde(borrow)]
@@ -134,6 +134,22 @@ enum Wire<'a> {
     Error(String),
 }
 
+/// Which of a rank's blocks a dump replaces.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ResetScope {
+    #[default]
+    All,
+    Domain(Domain),
+}
+
+/// Dumps of other domains than the worker's own are never asked for, and refused.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Domain {
+    Worker,
+}
+
 impl KvAnswer {
     /// Encodes the response item in the codec of the request.
     pub fn encode(&self, codec: Codec) -> Vec<u8> {
@@ -141,7 +157,7 @@ impl KvAnswer {
             KvAnswer::TreeDump { events, last_event_id } => Wire::TreeDump {
                 events: events.iter().map(WireEvent::from).collect(),
                 last_event_id: *last_event_id,
-                reset_scope: Some("all".to_owned()),
+                reset_scope: ResetScope::All,
             },
             KvAnswer::Events { events, last_event_id } => Wire::Events {
                 events: events.iter().map(WireEvent::from).collect(),

@@ -333,6 +333,17 @@ fn other_answers_are_understood() {
     assert_eq!(decoded, KvAnswer::TreeDumpFailed { last_event_id: Some(4), message: Some("busy".into()) });
     assert_eq!(KvAnswer::decode(b"{\"Error\":\"no\"}", Codec::Json).unwrap(), KvAnswer::Error("no".into()));
     assert!(KvAnswer::decode(b"{\"Status\":{}}", Codec::Json).is_err());
+    let dump = |scope: Value| {
+        let mut dump = json!({"events": [], "last_event_id": 3, "later": 1});
+        if !scope.is_null() {
+            dump["reset_scope"] = scope;
+        }
+        KvAnswer::decode(json!({"TreeDump": dump}).to_string().as_bytes(), Codec::Json)
+    };
+    for scope in [json!("all"), json!({"domain": "worker"}), json!(null)] {
+        assert_eq!(dump(scope).unwrap(), KvAnswer::TreeDump { events: vec![], last_event_id: 3 });
+    }
+    assert!(dump(json!({"domain": "cache_owner"})).is_err(), "it would replace what it does not tell of");
 }
 
 #[test]

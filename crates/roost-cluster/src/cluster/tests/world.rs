@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt as _, ready};
@@ -54,6 +54,8 @@ impl Default for Hub {
 pub(super) struct Journals {
     by_path: Mutex<HashMap<String, Arc<Mutex<JournalBuffer>>>>,
     asked: Mutex<Vec<(WorkerRank, Option<u64>)>>,
+    /// Every query fails.
+    pub(super) broken: AtomicBool,
 }
 
 impl Journals {
@@ -68,6 +70,9 @@ impl RecoverySource for Journals {
         let query = KvQuery::decode(&request, target.codec).unwrap();
         let rank = WorkerRank::new(WorkerId(query.worker_id), query.dp_rank);
         self.asked.lock().push((rank, query.start_event_id));
+        if self.broken.load(Ordering::SeqCst) {
+            return ready(Err(RecoveryError("broken".into()))).boxed();
+        }
         let journal = self.by_path.lock().get(&target.path).cloned();
         let answer = journal.map(|journal| Bytes::from(journal.lock().answer(target.codec, &request)));
         ready(answer.ok_or_else(|| RecoveryError("no such path".into()))).boxed()
@@ -233,8 +238,12 @@ impl Worker {
 
     /// Something happens in the cache, and its message is lost.
     pub(super) fn record(&self, data: KvEventData) -> KvEvent {
+        self.record_in(Tier::Device, data)
+    }
+
+    pub(super) fn record_in(&self, tier: Tier, data: KvEventData) -> KvEvent {
         let mut journal = self.journal.lock();
-        let event = KvEvent { event_id: journal.newest() + 1, rank: self.rank(), tier: Tier::Device, data };
+        let event = KvEvent { event_id: journal.newest() + 1, rank: self.rank(), tier, data };
         journal.record(&event);
         event
     }

@@ -77,20 +77,32 @@ fn events_before_a_gap_in_one_batch_are_applied_first() {
 }
 
 #[test]
-fn a_failed_recovery_does_not_stop_the_rank() {
+fn a_failed_recovery_forgets_the_rank_and_goes_on() {
     let mut feed = live_at(2);
-    assert_eq!(feed.received(events([7])), [Need::Ask { from: Some(3) }]);
-    assert_eq!(feed.failed(), [apply([7])]);
+    assert_eq!(feed.received(events([3])), [apply([3])]);
+    assert_eq!(feed.received(events([7])), [Need::Ask { from: Some(4) }]);
+    assert_eq!(feed.failed(), [Need::Reset, Need::Rest { before: 0 }, apply([7])]);
+    assert!(feed.has_holes());
     assert_eq!(feed.received(events([8])), [apply([8])]);
     assert_eq!(feed.failed(), [], "nothing was asked");
-    assert_eq!(feed.stats.failed, 1);
+    assert_eq!(feed.received(events([11])), [Need::Reset, apply([11])], "no query before the rest is over");
+    assert_eq!((feed.stats.failed, feed.stats.forgotten), (1, 2));
 
-    for answer in
-        [KvAnswer::Error("no".into()), KvAnswer::TreeDumpFailed { last_event_id: None, message: None }]
-    {
-        assert_eq!(feed.received(events([feed.cursor.last().unwrap() + 3])).len(), 1);
-        assert_eq!(feed.answered(answer).len(), 1, "applied without the missing ones");
+    // The longer it lasts, the longer the rests.
+    for before in 1..4 {
+        assert_eq!(feed.rested(), [Need::Ask { from: None }]);
+        assert_eq!(feed.rested(), [], "one query at a time");
+        let no = match before {
+            1 => KvAnswer::Error("no".into()),
+            _ => KvAnswer::TreeDumpFailed { last_event_id: None, message: None },
+        };
+        assert_eq!(feed.answered(no), [Need::Reset, Need::Rest { before }]);
     }
+    assert_eq!(feed.rested(), [Need::Ask { from: None }]);
+    assert_eq!(feed.answered(dump([0, 1], 11)), [Need::Reset, apply([0, 1])]);
+    assert!(!feed.has_holes());
+    assert_eq!(feed.received(events([14])), [Need::Ask { from: Some(12) }]);
+    assert_eq!(feed.failed(), [Need::Reset, Need::Rest { before: 0 }, apply([14])], "rests are short again");
 }
 
 #[test]
@@ -98,9 +110,10 @@ fn a_state_that_was_never_whole_is_asked_for_again() {
     let mut feed = Feed::new(rank(), true);
     feed.connected();
     feed.received(events([5]));
-    assert_eq!(feed.failed(), [apply([5])]);
+    assert_eq!(feed.failed(), [Need::Reset, Need::Rest { before: 0 }, apply([5])]);
     assert_eq!(feed.received(events([6])), [apply([6])]);
-    assert_eq!(feed.connected(), [Need::Ask { from: None }]);
+    assert_eq!(feed.connected(), [Need::Ask { from: None }], "a new connection ends the rest");
+    assert_eq!(feed.rested(), []);
 }
 
 #[test]
@@ -130,7 +143,8 @@ fn answers_without_progress_end_the_asking() {
     let mut feed = live_at(2);
     assert_eq!(feed.received(events([7])), [Need::Ask { from: Some(3) }]);
     assert_eq!(feed.answered(history([3, 4], 4)), [apply([3, 4]), Need::Ask { from: Some(5) }]);
-    assert_eq!(feed.answered(history([], 4)), [apply([7])]);
+    let given_up = [Need::Reset, Need::Rest { before: 0 }, apply([7])];
+    assert_eq!(feed.answered(history([], 4)), given_up, "never a silent hole");
 }
 
 #[test]
@@ -147,13 +161,13 @@ fn holding_back_is_bounded() {
 }
 
 #[test]
-fn without_a_query_endpoint_gaps_are_counted_and_passed_over() {
+fn without_a_query_endpoint_a_gap_empties_the_rank() {
     let mut feed = Feed::new(rank(), false);
     assert_eq!(feed.connected(), []);
     assert_eq!(feed.received(events([5, 6])), [apply([5, 6])]);
-    assert_eq!(feed.received(events([9])), [apply([9])]);
+    assert_eq!(feed.received(events([7, 9])), [apply([7]), Need::Reset, apply([9])]);
     assert_eq!(feed.connected(), []);
-    assert_eq!(feed.stats.gaps, 1);
+    assert_eq!((feed.stats.gaps, feed.stats.forgotten), (1, 1));
 }
 
 #[test]
