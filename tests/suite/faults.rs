@@ -89,6 +89,8 @@ async fn no_worker_left_is_not_found_or_unavailable() -> Result<()> {
     cluster
         .until("the model is gone", async || Ok(cluster.chat("@@hello@@").send().await?.status == 404))
         .await?;
+    let ready = cluster.metric_sum("dynamo_frontend_model_ready", "").await?;
+    assert_eq!(ready, 0.0);
     assert_eq!(cluster.get("/health").send().await?.status, 200, "the process itself is well");
     assert_eq!(cluster.get("/v1/models").send().await?.json()?["data"], serde_json::json!([]));
     Ok(())

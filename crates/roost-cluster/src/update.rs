@@ -10,7 +10,7 @@ use crate::worker::WorkerInfo;
 
 /// One change of the cluster.
 ///
-/// For each worker: `Joined` comes first, then any number of `Changed`, `KvReset`, `Kv` and `Load`, then `Left`, and
+/// For each worker: `Joined` comes first, then any number of `Changed`, `KvReset`, `Kv`, `KvSilent` and `Load`, then `Left`, and
 /// nothing after it. Every update of a worker carries the epoch of its join.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Update {
@@ -42,6 +42,15 @@ pub enum Update {
         epoch: u64,
         /// The events. Ids of events that come from a dump are synthetic.
         events: Vec<KvEvent>,
+    },
+    /// A worker's KV events do not come although they ought to, or come again. What it holds is known again from then on.
+    KvSilent {
+        /// The worker.
+        worker: WorkerId,
+        /// Its join.
+        epoch: u64,
+        /// Whether they are missing.
+        silent: bool,
     },
     /// A rank's load as the worker reports it; what it does not say is `None`.
     Load {
@@ -80,7 +89,7 @@ impl Update {
     pub fn worker(&self) -> Option<WorkerId> {
         match self {
             Update::Joined(info) | Update::Changed(info) => Some(info.worker),
-            Update::Left { worker, .. } => Some(*worker),
+            Update::Left { worker, .. } | Update::KvSilent { worker, .. } => Some(*worker),
             Update::KvReset { rank, .. } | Update::Kv { rank, .. } | Update::Load { rank, .. } => {
                 Some(rank.worker)
             }

@@ -139,6 +139,11 @@ impl Feed {
                     pool.router.load(rank, used, None);
                 }
             }
+            Update::KvSilent { worker, epoch, silent } => {
+                if let Some(pool) = self.pool_of(worker, epoch) {
+                    pool.set_silent(worker, silent);
+                }
+            }
             // Not asked for: the router does not take part in replication yet.
             Update::Sequences { .. } | Update::Binding { .. } => {}
             Update::Synced => tracing::debug!("discovery has delivered its initial state"),
@@ -306,6 +311,11 @@ impl Feed {
             };
             registry.waiting.insert(name.as_str().into(), reason);
         }
+        for gone in self.shared.models.snapshot().ready.values() {
+            if !registry.ready.contains_key(&gone.name) {
+                gone.metrics.ready(false);
+            }
+        }
         self.shared.published(&registry);
         self.shared.models.publish(registry);
     }
@@ -359,6 +369,7 @@ impl Set {
         self.pool.router.worker_left(worker);
         self.pool.index.remove_worker(worker);
         self.pool.approximate.remove_worker(worker);
+        self.pool.set_silent(worker, false);
         Some(info)
     }
 }

@@ -1,6 +1,6 @@
 //! The model registry: an immutable snapshot by name, replaced by `feed`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -86,6 +86,8 @@ pub(crate) struct Pool {
     /// Whether events are listened to at all.
     pub(crate) kv_events: bool,
     workers: ArcSwap<HashMap<WorkerId, Arc<WorkerInfo>>>,
+    /// Workers whose events ought to come and do not. Changed by the feed alone.
+    silent: ArcSwap<HashSet<WorkerId>>,
 }
 
 impl Models {
@@ -112,7 +114,14 @@ impl Models {
 
 impl Pool {
     pub(crate) fn new(router: Router, approximate: ApproximateIndex, kv_events: bool) -> Self {
-        Pool { router, index: Index::new(), approximate, kv_events, workers: ArcSwap::default() }
+        Pool {
+            router,
+            index: Index::new(),
+            approximate,
+            kv_events,
+            workers: ArcSwap::default(),
+            silent: ArcSwap::default(),
+        }
     }
 
     /// A worker of the pool.
@@ -140,6 +149,23 @@ impl Pool {
 
     /// Whether a worker's residency is known from its own events.
     pub(crate) fn has_events(&self, worker: &WorkerInfo) -> bool {
-        self.kv_events && worker.card.runtime_config.kv_event_publishing_enabled
+        self.kv_events
+            && worker.card.runtime_config.kv_event_publishing_enabled
+            && !self.silent.load().contains(&worker.worker)
+    }
+
+    /// Says whether a worker's events are missing. When they come again, guesses give way to them.
+    pub(crate) fn set_silent(&self, worker: WorkerId, silent: bool) {
+        if self.silent.load().contains(&worker) == silent {
+            return;
+        }
+        let mut workers = HashSet::clone(&self.silent.load());
+        if silent {
+            workers.insert(worker);
+        } else {
+            workers.remove(&worker);
+            self.approximate.remove_worker(worker);
+        }
+        self.silent.store(Arc::new(workers));
     }
 }

@@ -1,7 +1,7 @@
 //! The task behind the update stream: runs subscriptions and queries, and puts what comes of them in order.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use foldhash::HashMap;
@@ -15,9 +15,9 @@ use super::ClusterConfig;
 use super::handle::Shared;
 use super::recovery::{Recovery, RecoverySource};
 use super::state::{Content, FeedPlan, Interest, State};
-use super::watchdog::Watchdog;
+use super::watchdog::{Checked, Watchdog};
 use crate::discovery::Snapshot;
-use crate::events::{Feed, KvAnswer, Load, Need, Received, Signal, Subscription};
+use crate::events::{Feed, KvAnswer, Load, Meter, Need, Received, Signal, Subscription};
 use crate::record::Topic;
 use crate::update::Update;
 use crate::worker::Role;
@@ -26,6 +26,7 @@ use crate::worker::Role;
 const RECEIVED: usize = 256;
 /// Events of a dump that go into one update.
 const DUMP_BATCH: usize = 1024;
+/// Longest time between two looks for silent workers.
 const WATCHDOG: Duration = Duration::from_secs(5);
 
 /// Nobody reads the updates any more.
@@ -43,7 +44,7 @@ pub(super) struct Driver {
     subscribed: u64,
     inbox: mpsc::Receiver<Received>,
     inbox_of_subscriptions: mpsc::Sender<Received>,
-    undecodable: Arc<AtomicU64>,
+    meter: Arc<Meter>,
     recovery: Arc<dyn RecoverySource>,
     permits: Arc<Semaphore>,
     queries: JoinSet<(u64, Done)>,
@@ -95,7 +96,7 @@ impl Driver {
             subscribed: 0,
             inbox,
             inbox_of_subscriptions,
-            undecodable: Arc::default(),
+            meter: Arc::default(),
             recovery,
             permits: Arc::new(Semaphore::new(config.recovery_concurrency)),
             queries: JoinSet::new(),
@@ -107,7 +108,7 @@ impl Driver {
     /// Works until nobody reads the updates or the store's handle is gone.
     pub(super) async fn run(mut self) {
         self.store.mark_changed();
-        let mut tick = interval(WATCHDOG);
+        let mut tick = interval((self.config.silence_before_warning / 2).clamp(WATCHDOG / 100, WATCHDOG));
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             // Discovery first: what a worker's leaving makes late must not overtake it.
@@ -123,14 +124,15 @@ impl Driver {
                 },
                 Some(received) = self.inbox.recv() => self.received(received).await,
                 _ = tick.tick() => {
-                    self.watch();
-                    Ok(())
+                    self.watch().await
                 }
             };
             if step.is_err() {
                 return;
             }
-            self.shared.stats.lock().undecodable_messages = self.undecodable.load(Ordering::Relaxed);
+            let mut stats = self.shared.stats.lock();
+            stats.undecodable_messages = self.meter.undecodable.load(Ordering::Relaxed);
+            stats.kv_lag_ms = self.meter.kv_lag_ms.load(Ordering::Relaxed);
         }
     }
 
@@ -226,7 +228,7 @@ impl Driver {
             topic,
             publisher_id: plan.publisher_id,
             out: self.inbox_of_subscriptions.clone(),
-            undecodable: self.undecodable.clone(),
+            meter: self.meter.clone(),
         };
         let task = AbortOnDropHandle::new(self.shared.tasks.spawn(subscription.run()));
         self.subscriptions.insert(id, Running { plan, feed, connected: false, pending: None, _task: task });
@@ -371,12 +373,20 @@ impl Driver {
     }
 
     /// Looks for workers whose KV events do not come.
-    fn watch(&mut self) {
+    async fn watch(&mut self) -> Result<(), Unread> {
         if !self.config.kv_events {
-            return;
+            return Ok(());
         }
         let silent = self.silent_workers();
-        for worker in self.watchdog.check(Instant::now(), &silent) {
+        self.shared.stats.lock().workers_without_events = silent.len() as u64;
+        let Checked { due, over } = self.watchdog.check(Instant::now(), &silent);
+        for worker in over {
+            if let Some(info) = self.state.worker(worker) {
+                tracing::info!(%worker, endpoint = %info.endpoint, "kv events of this worker come again");
+                self.emit(Update::KvSilent { worker, epoch: info.epoch, silent: false }).await?;
+            }
+        }
+        for (worker, first) in due {
             let Some(info) = self.state.worker(worker) else { continue };
             let reason = if !info.card.runtime_config.kv_event_publishing_enabled {
                 "its card says that it publishes none"
@@ -387,9 +397,12 @@ impl Driver {
                 "it has no event source record, or one without a usable channel"
             };
             tracing::warn!(%worker, endpoint = %info.endpoint, model = info.card.display_name, reason,
-                "no kv events from this worker; it is placed by load alone");
+                "no kv events from this worker; what it holds is guessed from what is sent to it");
+            if first {
+                self.emit(Update::KvSilent { worker, epoch: info.epoch, silent: true }).await?;
+            }
         }
-        self.shared.stats.lock().workers_without_events = silent.len() as u64;
+        Ok(())
     }
 
     /// Workers that hold prompts and are not connected with all their ranks.

@@ -35,6 +35,8 @@ pub struct ClusterStats {
     pub ambiguous_ranks: u64,
     /// Gauge: ranks whose blocks are known in part only, because their worker does not answer recoveries.
     pub ranks_with_holes: u64,
+    /// Gauge: age of the newest message of KV events when it was read, milliseconds, by the clocks of both sides.
+    pub kv_lag_ms: u64,
     /// Gauge: workers that ought to have KV events and have none.
     pub workers_without_events: u64,
     /// Gauge: event publishers followed.

@@ -15,6 +15,15 @@ pub(super) struct Watchdog {
     silent: HashMap<WorkerId, Silent>,
 }
 
+/// What a look at the silent workers brings.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Checked {
+    /// Workers to warn about, and whether for the first time.
+    pub(super) due: Vec<(WorkerId, bool)>,
+    /// Workers whose silence, once warned about, is over.
+    pub(super) over: Vec<WorkerId>,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Silent {
     since: Instant,
@@ -26,11 +35,17 @@ impl Watchdog {
         Self { patience, silent: HashMap::default() }
     }
 
-    /// Takes the workers that are silent now and returns those to warn about: after the first patience, then once a
-    /// minute.
-    pub(super) fn check(&mut self, now: Instant, silent_now: &[WorkerId]) -> Vec<WorkerId> {
-        self.silent.retain(|worker, _| silent_now.contains(worker));
-        let mut due = Vec::new();
+    /// Takes the workers that are silent now and returns those to warn about, after the first patience and then once a
+    /// minute, and those that were warned about and are silent no more.
+    pub(super) fn check(&mut self, now: Instant, silent_now: &[WorkerId]) -> Checked {
+        let mut checked = Checked::default();
+        self.silent.retain(|worker, silent| {
+            let still = silent_now.contains(worker);
+            if !still && silent.warned.is_some() {
+                checked.over.push(*worker);
+            }
+            still
+        });
         for &worker in silent_now {
             let silent = self.silent.entry(worker).or_insert(Silent { since: now, warned: None });
             let ripe = match silent.warned {
@@ -38,11 +53,11 @@ impl Watchdog {
                 Some(warned) => now - warned >= REPEAT,
             };
             if ripe {
+                checked.due.push((worker, silent.warned.is_none()));
                 silent.warned = Some(now);
-                due.push(worker);
             }
         }
-        due
+        checked
     }
 }
 

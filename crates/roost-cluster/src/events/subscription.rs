@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use roost_kv::KvEvent;
@@ -34,8 +34,16 @@ pub(crate) struct Subscription {
     /// The publisher that the record names; messages of others are dropped.
     pub(crate) publisher_id: u64,
     pub(crate) out: mpsc::Sender<Received>,
+    pub(crate) meter: Arc<Meter>,
+}
+
+/// What all subscriptions count together.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
     /// Messages that could not be used.
-    pub(crate) undecodable: Arc<AtomicU64>,
+    pub(crate) undecodable: AtomicU64,
+    /// Age of the newest message of KV events, milliseconds.
+    pub(crate) kv_lag_ms: AtomicU64,
 }
 
 /// Something from a subscription.
@@ -103,7 +111,7 @@ impl Subscription {
                     }
                 }
                 Err(error) => {
-                    if self.undecodable.fetch_add(1, Ordering::Relaxed) == 0 {
+                    if self.meter.undecodable.fetch_add(1, Ordering::Relaxed) == 0 {
                         tracing::warn!(endpoint = self.endpoint, topic = self.topic.as_str(), %error,
                             "event message dropped; further ones are counted only");
                     }
@@ -125,10 +133,19 @@ impl Subscription {
             )));
         }
         match self.topic {
-            Topic::KvEvents => decode_kv_events(&envelope.payload).map(Signal::Kv),
+            Topic::KvEvents => {
+                let lag = unix_ms().saturating_sub(envelope.published_at_ms);
+                self.meter.kv_lag_ms.store(lag, Ordering::Relaxed);
+                decode_kv_events(&envelope.payload).map(Signal::Kv)
+            }
             Topic::KvMetrics => Load::decode(&envelope.payload).map(Signal::Load),
             Topic::ActiveSequences => SequenceEvent::decode(&envelope.payload).map(Signal::Sequences),
             Topic::SessionAffinity => BindingEvent::decode(&envelope.payload).map(Signal::Binding),
         }
     }
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -143,6 +143,9 @@ pub(super) struct ClusterFamilies {
     pub(super) late: IntCounter,
     pub(super) undecodable: IntCounter,
     pub(super) bad_records: IntCounter,
+    pub(super) forgotten: IntCounter,
+    pub(super) holes: IntGauge,
+    pub(super) lag: IntGauge,
     pub(super) ambiguous: IntGauge,
     pub(super) silent: IntGauge,
     pub(super) subscriptions: IntGauge,
@@ -503,6 +506,18 @@ impl ClusterFamilies {
             bad_records: counter(
                 "roost_discovery_bad_records_total",
                 "Discovery records that could not be used.",
+            )?,
+            forgotten: counter(
+                "roost_kv_ranks_forgotten_total",
+                "Times that a rank's blocks were forgotten because KV events were lost for good.",
+            )?,
+            holes: gauge(
+                "roost_kv_ranks_with_holes",
+                "Ranks whose blocks are known in part, because their worker does not say what was missed.",
+            )?,
+            lag: gauge(
+                "roost_kv_event_lag_milliseconds",
+                "Age of the newest message of KV events when it was read, by the clocks of both sides.",
             )?,
             ambiguous: gauge(
                 "roost_kv_ambiguous_ranks",

@@ -142,6 +142,9 @@ impl Sampled {
         add(&f.late, |stats| stats.late_messages);
         add(&f.undecodable, |stats| stats.undecodable_messages);
         add(&f.bad_records, |stats| stats.bad_records);
+        add(&f.forgotten, |stats| stats.ranks_forgotten);
+        f.holes.set(whole(now.ranks_with_holes));
+        f.lag.set(whole(now.kv_lag_ms));
         f.ambiguous.set(whole(now.ambiguous_ranks));
         f.silent.set(whole(now.workers_without_events));
         f.subscriptions.set(whole(now.subscriptions));

@@ -464,8 +464,14 @@ fn the_planes_counters_are_taken_over() {
         open_connections: 3,
         ..roost_wire::ClientStats::default()
     };
-    let cluster =
-        roost_cluster::ClusterStats { kv_gaps: 2, kv_events: 8, ..roost_cluster::ClusterStats::default() };
+    let cluster = roost_cluster::ClusterStats {
+        kv_gaps: 2,
+        kv_events: 8,
+        ranks_forgotten: 3,
+        ranks_with_holes: 1,
+        kv_lag_ms: 40,
+        ..roost_cluster::ClusterStats::default()
+    };
     for _ in 0..2 {
         bench.metrics.sample(&Sample { client, cluster, prepare_waiting: 6, ..Sample::default() });
     }
@@ -474,6 +480,9 @@ fn the_planes_counters_are_taken_over() {
     bench.check("dynamo_transport_tcp_errors_total", 2.0);
     bench.check("roost_plane_connections", 3.0);
     bench.check("roost_kv_event_gaps_total", 2.0);
+    bench.check("roost_kv_ranks_forgotten_total", 3.0);
+    bench.check("roost_kv_ranks_with_holes", 1.0);
+    bench.check("roost_kv_event_lag_milliseconds", 40.0);
     bench.check("roost_kv_events_total{result=\"applied\"}", 8.0);
     bench.check("roost_prepare_waiting", 6.0);
 }

@@ -176,3 +176,36 @@ async fn tiers_are_kept_apart() {
     let held = frontend.index.overlap(&prompt).get(worker.rank());
     assert_eq!((held.device, held.host), (1, 1), "evicted from the device, still on the host");
 }
+
+#[tokio::test]
+async fn c_kv_08_a_worker_without_events_is_told_of() {
+    let hub = Hub::default();
+    let config =
+        ClusterConfig { silence_before_warning: Duration::from_millis(100), ..ClusterConfig::default() };
+    let mut world = World::start_on(hub.clone(), config);
+    assert_eq!(world.next().await, Update::Synced);
+    // Its port is blocked: nobody listens where its record says.
+    let worker = Worker::new(&hub, 1).await;
+    let port = worker.cut().await;
+    worker.register().await;
+    let Update::Joined(info) = world.next().await else { panic!("not joined") };
+    let told = |silent| Update::KvSilent { worker: info.worker, epoch: info.epoch, silent };
+    assert_eq!(world.next().await, told(true));
+    assert_eq!(world.handle.stats().workers_without_events, 1);
+
+    let back = worker.publish_again(port).await;
+    let (mut updates, mut again) = (vec![world.next().await], Vec::new());
+    updates.push(world.next().await);
+    updates.retain(|update| match update {
+        Update::KvSilent { .. } => {
+            again.push(update.clone());
+            false
+        }
+        _ => true,
+    });
+    assert_eq!(again, [told(false)]);
+    assert!(matches!(updates[..], [Update::KvReset { .. }]), "{updates:?}");
+    back.publish(&worker.message(stored(None, &[1])));
+    world.expect_blocks(worker.rank(), &[1]).await;
+    world.until(|stats| stats.workers_without_events == 0).await;
+}
