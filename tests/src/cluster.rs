@@ -103,6 +103,7 @@ impl Options {
                     cache_dir: std::env::temp_dir().join("roost-tests-cards"),
                     backend: roost_tokenizer::Backend::Fast,
                     fallback: true,
+                    deepseek: roost_frontend::DeepSeekStyle::default(),
                 },
             },
             client: ClientConfig::default(),

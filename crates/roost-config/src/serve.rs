@@ -313,6 +313,8 @@ pub struct ModelOptions {
     pub name: Option<String>,
     /// Model folder used instead of the files the card names.
     pub path: Option<PathBuf>,
+    /// Conversations with DeepSeek's models are rendered as Dynamo does, not as their publisher.
+    pub deepseek_as_dynamo: bool,
 }
 
 /// Tokenization.

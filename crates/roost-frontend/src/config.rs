@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use roost_openai::{ErrorShape, FieldPolicy};
+use roost_template::DeepSeekStyle;
 use roost_tokenizer::Backend;
 
 use crate::prepare::memory::MemoryConfig;
@@ -97,6 +98,8 @@ pub struct ModelSource {
     pub backend: Backend,
     /// Use the other encoder when the preferred one cannot load a model.
     pub fallback: bool,
+    /// How DeepSeek's conversations are rendered.
+    pub deepseek: DeepSeekStyle,
 }
 
 impl Default for Http {

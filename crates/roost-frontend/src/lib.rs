@@ -30,3 +30,4 @@ pub use config::{Config, Http, ModelSource, Prepare, Route};
 pub use frontend::{Frontend, Parts};
 pub use plane::PlaneRecovery;
 pub use prepare::memory::{HashedPrompt, MemoryConfig, PromptError, PromptMemory, PromptRequest};
+pub use roost_template::DeepSeekStyle;

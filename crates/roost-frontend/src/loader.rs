@@ -96,7 +96,8 @@ async fn load(source: &ModelSource, cache: Arc<SegmentCache>, info: &WorkerInfo)
     config.model_path.clone_from(&source.path);
     let files = CardFiles::new(config);
     let loaded = files.load(&info.card).await.map_err(|e| e.to_string())?;
-    let template = template_files(&files, &info.card).await.map_err(|e| e.to_string())?;
+    let mut template = template_files(&files, &info.card).await.map_err(|e| e.to_string())?;
+    template.deepseek = source.deepseek;
     let source = source.clone();
     let runtime = &info.card.runtime_config;
     let names = (runtime.tool_call_parser.clone(), runtime.reasoning_parser.clone());

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use crate::deepseek::DeepSeekStyle;
 use crate::error::LoadError;
 
 /// The files of a model that matter for rendering. Files that do not exist are left out (`None`).
@@ -21,6 +22,8 @@ pub struct TemplateFiles {
     pub config: Option<PathBuf>,
     /// Name of the model; tells its family only where there is no `config.json`.
     pub model_name: String,
+    /// How DeepSeek's conversations are rendered.
+    pub deepseek: DeepSeekStyle,
 }
 
 impl TemplateFiles {
@@ -35,6 +38,7 @@ impl TemplateFiles {
             tokenizer_config: existing("tokenizer_config.json"),
             config: existing("config.json"),
             model_name: String::new(),
+            deepseek: DeepSeekStyle::default(),
         }
     }
 

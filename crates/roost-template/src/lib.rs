@@ -2,7 +2,7 @@
 //!
 //! - [`ChatTemplate`]: the template of one model, compiled once; [`render`](ChatTemplate::render) per request.
 //! - [`Trace`], [`Turn`], [`Continued`]: rendering only what a conversation has gained since its last turn.
-//! - [`TemplateFiles`]: where the template comes from.
+//! - [`TemplateFiles`]: where the template comes from; [`DeepSeekStyle`] for models whose prompts are built by code.
 //! - [`ThinkingControls`]: the request's reasoning controls as template arguments.
 
 mod capabilities;
@@ -18,6 +18,7 @@ mod template;
 mod thinking;
 
 pub use capabilities::{Capabilities, ReasoningKey};
+pub use deepseek::DeepSeekStyle;
 pub use error::{LoadError, RenderError};
 pub use files::TemplateFiles;
 pub use incremental::{Continued, Trace, Turn};

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use minijinja::Value;
 
 use crate::capabilities::Capabilities;
-use crate::deepseek::DeepSeek;
+use crate::deepseek::{DeepSeek, DeepSeekStyle};
 use crate::engine::{Engine, Limits, NOW, render_error};
 use crate::error::{LoadError, RenderError};
 use crate::files::{Sources, TemplateFiles, Templates};
@@ -36,7 +36,7 @@ pub struct ChatTemplate {
 #[derive(Debug)]
 enum Renderer {
     Jinja(Box<Jinja>),
-    DeepSeek(DeepSeek),
+    DeepSeek(DeepSeek, DeepSeekStyle),
 }
 
 #[derive(Debug)]
@@ -91,7 +91,8 @@ impl<'a> RenderInput<'a> {
 
 impl ChatTemplate {
     /// Loads the template of a model. The first that applies: custom file, built-in renderer for the model type
-    /// (DeepSeek V4 and V4.1), `chat_template.jinja`, `chat_template.json`, `tokenizer_config.json`.
+    /// (DeepSeek V4 and V4.1), `chat_template.jinja`, `chat_template.json`, `tokenizer_config.json`, built-in renderer
+    /// for DeepSeek V3.2.
     ///
     /// # Errors
     /// Any [`LoadError`]; the model can then be served for raw prompts only.
@@ -99,8 +100,9 @@ impl ChatTemplate {
         let Sources { templates, special_tokens, model_type } = files.read()?;
         if files.custom.is_none()
             && let Some(family) = DeepSeek::detect(&model_type, &files.model_name)
+            && !(family.yields_to_template() && templates.default.is_some())
         {
-            return Ok(Self { renderer: Renderer::DeepSeek(family) });
+            return Ok(Self { renderer: Renderer::DeepSeek(family, files.deepseek) });
         }
         Jinja::new(&templates, special_tokens).map(Self::from)
     }
@@ -119,7 +121,7 @@ impl ChatTemplate {
     pub fn capabilities(&self, with_tools: bool) -> Option<&Capabilities> {
         match &self.renderer {
             Renderer::Jinja(jinja) => Some(jinja.capabilities(with_tools)),
-            Renderer::DeepSeek(_) => None,
+            Renderer::DeepSeek(..) => None,
         }
     }
 
@@ -130,7 +132,7 @@ impl ChatTemplate {
     pub fn render(&self, input: &RenderInput<'_>) -> Result<Prompt, RenderError> {
         match &self.renderer {
             Renderer::Jinja(jinja) => jinja.render(input),
-            Renderer::DeepSeek(family) => family.render(input),
+            Renderer::DeepSeek(family, style) => family.render(*style, input),
         }
     }
 
@@ -141,7 +143,7 @@ impl ChatTemplate {
     pub fn render_continued(&self, input: &RenderInput<'_>, turn: &Turn<'_>) -> Option<Continued> {
         match &self.renderer {
             Renderer::Jinja(jinja) => jinja.render_continued(input, turn),
-            Renderer::DeepSeek(_) => None,
+            Renderer::DeepSeek(..) => None,
         }
     }
 }

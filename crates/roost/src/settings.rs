@@ -65,6 +65,11 @@ pub(crate) fn frontend(o: &options::Serve) -> frontend::Config {
                 options::TokenizerBackend::Default => roost_tokenizer::Backend::Hf,
             },
             fallback: o.tokenizer.fallback,
+            deepseek: if o.model.deepseek_as_dynamo {
+                frontend::DeepSeekStyle::Dynamo
+            } else {
+                frontend::DeepSeekStyle::Publisher
+            },
         },
     }
 }

@@ -75,7 +75,11 @@ pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>)
             card_cache_dir: values.path("card-cache-dir"),
         },
         events: EventOptions { queue_capacity: values.size("event-queue-capacity") },
-        model: ModelOptions { name: values.text("model-name"), path: values.path("model-path") },
+        model: ModelOptions {
+            name: values.text("model-name"),
+            path: values.path("model-path"),
+            deepseek_as_dynamo: values.choice("deepseek-rendering") == "dynamo",
+        },
         tokenizer: TokenizerOptions {
             backend: match values.choice("tokenizer") {
                 "default" => TokenizerBackend::Default,

@@ -44,6 +44,13 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
         .env(&["DYN_TOKENIZER_CACHE_EXTEND"])
         .default("true")
         .no_effect("sessions are always remembered as they grow"),
+    option(
+        "deepseek-rendering",
+        choice(&["publisher", "dynamo"]),
+        "Whose encoder the prompts of DeepSeek V3.2, V4 and V4.1 equal. With dynamo, text that spells a control token becomes one.",
+    )
+    .default("publisher")
+    .dynamo_default("dynamo"),
     option("context-window", integer(1, u64::MAX), "Context length told in the model list.")
         .env(&["DYN_CONTEXT_WINDOW"])
         .refused(NOT_AVAILABLE),

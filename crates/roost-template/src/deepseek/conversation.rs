@@ -1,4 +1,4 @@
-//! The request as both formats see it.
+//! The request as all formats see it.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -14,11 +14,23 @@ pub(super) struct Conversation {
     pub(super) tools: Vec<Value>,
     pub(super) effort: Effort,
     pub(super) format: ResponseFormat,
+    /// The response format as it was sent.
+    pub(super) format_json: Option<Value>,
+}
+
+/// How messages are read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    /// Between the texts of one message.
+    pub(super) separator: &'static str,
+    /// A developer's message is not the same as system text.
+    pub(super) has_developer: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Turn {
     System(String),
+    Developer(String),
     User(String),
     Tool { call: Option<String>, text: String },
     Assistant(Assistant),
@@ -61,7 +73,7 @@ pub(super) enum ResponseFormat {
 }
 
 impl Conversation {
-    pub(super) fn read(input: &RenderInput<'_>) -> Result<Self, RenderError> {
+    pub(super) fn read(input: &RenderInput<'_>, reading: Reading) -> Result<Self, RenderError> {
         let kwargs: Map<String, Value> = parse(input.kwargs.unwrap_or("{}"), "chat_template_kwargs")?;
         let effort = Effort::from_kwargs(&kwargs);
         let messages: Vec<Message> = parse(input.messages, "messages")?;
@@ -70,7 +82,7 @@ impl Conversation {
         }
         let mut turns = Vec::with_capacity(messages.len());
         for (index, message) in messages.into_iter().enumerate() {
-            turns.extend(message.into_turn(index, effort != Effort::Off)?);
+            turns.extend(message.into_turn(index, effort != Effort::Off, reading)?);
         }
         if input.continue_final_message {
             match turns.last_mut() {
@@ -81,11 +93,11 @@ impl Conversation {
             }
         }
         let tools: Vec<Tool> = parse(input.tools.unwrap_or("[]"), "tools")?;
-        let format = match input.response_format {
-            Some(raw) => ResponseFormat::from_json(&parse(raw, "response_format")?),
-            None => ResponseFormat::Text,
-        };
-        Ok(Self { turns, tools: tools.into_iter().map(Tool::into_definition).collect(), effort, format })
+        let format_json: Option<Value> =
+            input.response_format.map(|raw| parse(raw, "response_format")).transpose()?;
+        let format = format_json.as_ref().map_or(ResponseFormat::Text, ResponseFormat::from_json);
+        let tools = tools.into_iter().map(Tool::into_definition).collect();
+        Ok(Self { turns, tools, effort, format, format_json })
     }
 
     /// Reasoning of earlier turns is kept only in conversations with tools.
@@ -179,13 +191,14 @@ struct Definition {
 
 impl Message {
     /// `None` for a system message without text.
-    fn into_turn(self, index: usize, thinking: bool) -> Result<Option<Turn>, RenderError> {
+    fn into_turn(self, index: usize, thinking: bool, reading: Reading) -> Result<Option<Turn>, RenderError> {
         let text = match self.content {
             None => String::new(),
             Some(Content::Text(text)) => text,
-            Some(Content::Parts(parts)) => joined(parts, index)?,
+            Some(Content::Parts(parts)) => joined(parts, index, reading.separator)?,
         };
         Ok(Some(match self.role.as_str() {
+            "developer" if reading.has_developer => Turn::Developer(text),
             "system" | "developer" => match without_billing_header(&text) {
                 "" => return Ok(None),
                 text => Turn::System(text.to_owned()),
@@ -207,15 +220,14 @@ impl Message {
     }
 }
 
-/// Texts of parts, with a blank line between them.
-fn joined(parts: Vec<Part>, index: usize) -> Result<String, RenderError> {
+fn joined(parts: Vec<Part>, index: usize, separator: &str) -> Result<String, RenderError> {
     let mut texts = Vec::with_capacity(parts.len());
     for (number, part) in parts.into_iter().enumerate() {
         let path = || format!("messages[{index}].content[{number}]");
         let reason = || format!("parts of type {:?} cannot be rendered for this model", part.kind);
         texts.push(part.text.ok_or_else(|| invalid(&path(), &reason()))?);
     }
-    Ok(texts.join("\n\n"))
+    Ok(texts.join(separator))
 }
 
 /// An agent client puts a line for its own billing before the system text. It changes with every request, so the

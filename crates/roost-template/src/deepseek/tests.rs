@@ -1,19 +1,81 @@
 use serde_json::json;
 
-use super::DeepSeek;
+use super::{DeepSeek, DeepSeekStyle};
 use crate::template::tests::{check_golden, render, render_prompt, request};
 use crate::test_files::fixture_json;
 use crate::{ChatTemplate, RenderInput, TemplateFiles};
 
 fn template(name: &str) -> ChatTemplate {
-    ChatTemplate::from_files(&TemplateFiles { model_name: name.to_owned(), ..TemplateFiles::default() })
-        .unwrap()
+    styled(name, DeepSeekStyle::Publisher)
+}
+
+fn styled(name: &str, deepseek: DeepSeekStyle) -> ChatTemplate {
+    ChatTemplate::from_files(&TemplateFiles {
+        model_name: name.to_owned(),
+        deepseek,
+        ..TemplateFiles::default()
+    })
+    .unwrap()
+}
+
+/// What the live frontend of Dynamo 1.6.1 made of the same requests.
+#[test]
+fn dynamos_prompts_equal_its_frontend() {
+    for (name, golden, differ) in [
+        ("deepseek-v4", "http/prompt_deepseek_v4.json", 10),
+        ("deepseek-v4.1", "http/prompt_deepseek_v41.json", 3),
+    ] {
+        let template = styled(name, DeepSeekStyle::Dynamo);
+        let mut told = 0;
+        for case in fixture_json(golden)["cases"].as_array().unwrap() {
+            let prompt = render_prompt(&template, &request(case)).unwrap();
+            assert!(prompt.segments.is_none());
+            let theirs = &case["dynamo_1_6_1"];
+            told += usize::from(theirs.get("prompt").is_some());
+            let expected = if theirs.get("prompt").is_some() { theirs } else { case };
+            if let Some(expected) = expected["prompt"].as_str() {
+                assert_eq!(prompt.text, expected, "{name} {}", case["name"]);
+            }
+        }
+        assert_eq!(told, differ);
+    }
 }
 
 #[test]
 fn prompts_equal_the_publishers_encoder() {
     check_golden(&template("DeepSeek-V4-Pro"), &fixture_json("http/prompt_deepseek_v4.json"), 50);
     check_golden(&template("DeepSeek-V4.1-Flash"), &fixture_json("http/prompt_deepseek_v41.json"), 50);
+}
+
+/// V3.2 has no goldens of its own among the fixtures: these were recorded from both oracles.
+#[test]
+fn prompts_of_v32_equal_both_encoders() {
+    let recorded = fixture_json("recorded/prompt_deepseek_v32.json");
+    let requests = fixture_json("http/prompt_deepseek_v4.json");
+    let (publisher, dynamo) =
+        [DeepSeekStyle::Publisher, DeepSeekStyle::Dynamo].map(|style| styled("deepseek-v3.2", style)).into();
+    let mut told = (0, 0);
+    for case in recorded["cases"].as_array().unwrap() {
+        let name = &case["name"];
+        let request = match case.get("request") {
+            Some(request) => request,
+            None => {
+                &requests["cases"].as_array().unwrap().iter().find(|c| c["name"] == *name).unwrap()["request"]
+            }
+        };
+        let theirs = case["dynamo_1_6_1"].as_str().unwrap();
+        assert_eq!(render(&dynamo, request).unwrap(), theirs, "{name}, Dynamo");
+        told.0 += 1;
+        let expected = match case["publisher"].as_str() {
+            Some("same") => theirs,
+            Some(prompt) => prompt,
+            // The publisher's encoder refuses it; we render it all the same.
+            None => continue,
+        };
+        assert_eq!(render(&publisher, request).unwrap(), expected, "{name}, publisher");
+        told.1 += 1;
+    }
+    assert_eq!(told, (50, 46));
 }
 
 #[test]
@@ -115,6 +177,8 @@ fn the_model_type_decides_and_the_name_only_without_one() {
         ("", "deepseek_v4.1", Some(DeepSeek::V41)),
         ("", "deepseek-v4.1-flash", Some(DeepSeek::V41)),
         ("", "deepseek-v42", None),
+        ("deepseek_v32", "anything", Some(DeepSeek::V32)),
+        ("", "DeepSeek-V3.2", Some(DeepSeek::V32)),
         ("", "deepseek-v3", None),
         ("", "", None),
     ] {

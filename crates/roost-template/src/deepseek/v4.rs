@@ -6,7 +6,7 @@ use super::dump::{Floats, json};
 use super::tools::Markup;
 use crate::prompt::Prompt;
 
-const MARKUP: Markup = Markup {
+pub(super) const MARKUP: Markup = Markup {
     calls: "tool_calls",
     invoke: "invoke",
     parameter: "parameter",
@@ -26,11 +26,7 @@ pub(super) fn render(conversation: Conversation) -> Prompt {
     let (system, turns) = arrange(conversation.turns);
     let mut out = Builder::default();
     out.special(BOS);
-    match conversation.effort {
-        Effort::Off | Effort::Low => {}
-        Effort::High | Effort::Score(_) => _ = out.plain(EFFORT_HIGH),
-        Effort::Max => _ = out.plain(EFFORT_MAX),
-    }
+    effort(conversation.effort, &mut out);
     let system = system_texts(system, &conversation.tools, &conversation.format);
     for (index, text) in system.iter().enumerate() {
         out.plain(if index > 0 { "\n\n" } else { "" }).append(text);
@@ -39,7 +35,8 @@ pub(super) fn render(conversation: Conversation) -> Prompt {
     let mut previous: Option<&Turn> = None;
     for turn in &turns {
         match turn {
-            Turn::System(_) => {}
+            // Not of this reading.
+            Turn::System(_) | Turn::Developer(_) => {}
             Turn::User(text) => {
                 let follows = matches!(previous, Some(Turn::User(_) | Turn::Tool { .. }));
                 open_user(&mut out, follows).plain(text);
@@ -73,6 +70,14 @@ pub(super) fn render(conversation: Conversation) -> Prompt {
         out.special(ASSISTANT).special(if thinking { THINK } else { END_THINK });
     }
     out.finish()
+}
+
+pub(super) fn effort(effort: Effort, out: &mut Builder) {
+    match effort {
+        Effort::Off | Effort::Low => {}
+        Effort::High | Effort::Score(_) => _ = out.plain(EFFORT_HIGH),
+        Effort::Max => _ = out.plain(EFFORT_MAX),
+    }
 }
 
 fn open_user(out: &mut Builder, follows: bool) -> &mut Builder {

@@ -6,7 +6,7 @@ use super::dump::{Floats, json};
 use super::tools::Markup;
 use crate::prompt::Prompt;
 
-const MARKUP: Markup = Markup {
+pub(super) const MARKUP: Markup = Markup {
     calls: " calls",
     invoke: " invoke",
     parameter: " parameter",
@@ -37,7 +37,7 @@ pub(super) fn render(conversation: Conversation) -> Prompt {
                     out.append(&head);
                 }
             }
-            Turn::User(text) => _ = open_user(&mut out, follows).plain(text),
+            Turn::User(text) | Turn::Developer(text) => _ = open_user(&mut out, follows).plain(text),
             Turn::Tool { text, .. } => {
                 open_user(&mut out, follows).plain("<tool_result>").plain(text).plain("</tool_result>");
             }
@@ -77,7 +77,7 @@ fn assistant(turn: &Assistant, shows_reasoning: bool, out: &mut Builder) {
     }
 }
 
-fn effort(effort: Effort) -> String {
+pub(super) fn effort(effort: Effort) -> String {
     let score = match effort {
         Effort::Low => 50,
         Effort::Off | Effort::High => 75,
