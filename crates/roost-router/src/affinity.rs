@@ -66,11 +66,13 @@ pub enum RebindReason {
     Unfit,
     /// The client asked for another worker or rank.
     Pinned,
+    /// The rank is hot while another is idle, and the session's cache is cheap to build again.
+    Hot,
 }
 
 impl RebindReason {
     /// All reasons, in the order of [`RebindReason::index`].
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::WorkerGone,
         Self::RankGone,
         Self::WorkerFailed,
@@ -79,6 +81,7 @@ impl RebindReason {
         Self::Overloaded,
         Self::Unfit,
         Self::Pinned,
+        Self::Hot,
     ];
 
     /// Returns the reason's position in [`RebindReason::ALL`].
@@ -97,6 +100,7 @@ impl RebindReason {
             Self::Overloaded => "overloaded",
             Self::Unfit => "unfit",
             Self::Pinned => "pinned",
+            Self::Hot => "hot",
         }
     }
 }
@@ -114,6 +118,8 @@ pub(crate) struct Hold {
 #[derive(Debug)]
 pub(crate) struct Table {
     ttl: Duration,
+    /// The first commit: what moves are timed from.
+    began: Option<Instant>,
     capacity: usize,
     hasher: foldhash::fast::RandomState,
     /// Slots by the hash of their id; the id itself is in the entry only.
@@ -127,6 +133,8 @@ pub(crate) struct Table {
     pub(crate) expired: u64,
     /// Idle bindings that gave way to new ones, ever.
     pub(crate) evicted: u64,
+    /// Bindings whose session said that it is over, ever.
+    pub(crate) closed: u64,
 }
 
 #[derive(Debug)]
@@ -142,6 +150,10 @@ struct Entry {
     /// When the target was decided, here or by another frontend.
     version: Version,
     committed: bool,
+    /// The session is over with its last running turn.
+    closing: bool,
+    /// When the session last left a rank, seconds since the table's first commit; 0 if never.
+    moved_at: u32,
     /// Where turns go that were placed since the target could not serve, until one of them is dispatched. Rare,
     /// hence boxed.
     moving: Option<Box<Moving>>,
@@ -163,6 +175,8 @@ struct Moving {
 pub(crate) struct Binding {
     pub(crate) target: WorkerRank,
     pub(crate) tentative: bool,
+    /// How long the session has been there since it left another rank; `None` if it never did.
+    pub(crate) since_move: Option<Duration>,
 }
 
 // === impl Table ===
@@ -171,6 +185,7 @@ impl Table {
     pub(crate) fn new(config: &AffinityConfig, ttl: Duration) -> Self {
         Self {
             ttl,
+            began: None,
             capacity: config.capacity,
             hasher: foldhash::fast::RandomState::default(),
             by_id: HashTable::new(),
@@ -181,6 +196,7 @@ impl Table {
             clock: Clock::default(),
             expired: 0,
             evicted: 0,
+            closed: 0,
         }
     }
 
@@ -191,7 +207,13 @@ impl Table {
             return None;
         }
         let target = entry.destination();
-        Some(Binding { target, tentative: !entry.committed || entry.moving.is_some() })
+        let moved_at = self.began.filter(|_| entry.moved_at > 0);
+        let moved_at = moved_at.map(|began| began + Duration::from_secs(entry.moved_at.into()));
+        Some(Binding {
+            target,
+            tentative: !entry.committed || entry.moving.is_some(),
+            since_move: moved_at.map(|at| now.saturating_duration_since(at)),
+        })
     }
 
     /// Takes a lease for a turn of `isl_tokens` placed on `rank`, binding the session tentatively if it is
@@ -213,6 +235,7 @@ impl Table {
         let generation = self.entries[slot as usize].generation;
         let entry = self.entries[slot as usize].entry.as_mut()?;
         entry.leases += 1;
+        entry.closing = false;
         if entry.leases == 1 {
             self.idle.remove(slot);
         }
@@ -240,8 +263,13 @@ impl Table {
         entry.target = rank;
         entry.moving = None;
         let version = self.clock.next(now);
+        let began = *self.began.get_or_insert(now);
+        let seconds = now.saturating_duration_since(began).as_secs();
         if let Some(entry) = self.held(hold) {
             entry.version = version;
+            if reason.is_some() && moved {
+                entry.moved_at = u32::try_from(seconds).unwrap_or(u32::MAX).max(1);
+            }
         }
         self.settle(now, hold.slot);
         reason.filter(|_| moved)
@@ -273,7 +301,8 @@ impl Table {
             }
         }
         if entry.leases == 0 {
-            if !entry.committed {
+            if !entry.committed || entry.closing {
+                self.closed += u64::from(entry.closing);
                 self.forget(now, hold.slot);
                 return;
             }
@@ -284,10 +313,18 @@ impl Table {
         self.settle(now, hold.slot);
     }
 
-    /// Ends a binding by name; running turns keep their place. False if there was none.
+    /// Ends a binding by name: at once, or with the last running turn unless another one begins before. False if
+    /// there was none.
     pub(crate) fn unbind(&mut self, now: Instant, id: &str) -> bool {
-        let slot = self.slot_of(&key(id));
-        slot.inspect(|&slot| self.forget(now, slot)).is_some()
+        let Some(slot) = self.slot_of(&key(id)) else { return false };
+        let Some(entry) = &mut self.entries[slot as usize].entry else { return false };
+        if entry.leases > 0 {
+            entry.closing = true;
+        } else {
+            self.closed += 1;
+            self.forget(now, slot);
+        }
+        true
     }
 
     /// Ends all bindings to ranks that `gone` names. Returns their number.
@@ -379,6 +416,8 @@ impl Table {
             target: rank,
             version: Version::default(),
             committed: false,
+            closing: false,
+            moved_at: 0,
             moving: None,
             leases: 0,
             deadline: now + self.ttl,

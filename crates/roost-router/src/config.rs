@@ -128,7 +128,10 @@ impl Config {
             shared_multiplier,
             temperature,
         } = self.cost;
-        let AffinityConfig { future_weight, parent_bonus_blocks, .. } = self.affinity;
+        let AffinityConfig { future_weight, parent_bonus_blocks, bound, .. } = self.affinity;
+        if !bound.ratio.is_finite() || bound.ratio < 1.0 {
+            return Err(ConfigError::BoundRatio { value: bound.ratio });
+        }
         let weights = [
             ("overlap credit", overlap_credit),
             ("overlap credit decay", credit_decay),
@@ -140,6 +143,7 @@ impl Config {
             ("temperature", temperature),
             ("future load weight", future_weight),
             ("parent bonus", parent_bonus_blocks),
+            ("session rebuild factor", bound.rebuild_factor),
         ];
         match weights.into_iter().find(|(_, value)| !value.is_finite() || *value < 0.0) {
             Some((option, value)) => Err(ConfigError::Weight { option, value }),
@@ -192,6 +196,9 @@ pub enum AffinityMode {
     Hard,
     /// As [`AffinityMode::Hard`]: the difference in the peer is an error, and affinity never causes one here.
     Soft,
+    /// It also leaves a worker that is much busier than another, where its cache is cheap to build again; see
+    /// [`BoundConfig`].
+    Bounded,
     /// Sessions are ignored.
     Off,
 }
@@ -213,6 +220,29 @@ pub struct AffinityConfig {
     pub future_cap_tokens: u32,
     /// Blocks credited to the parent's rank when a sub-agent's session starts.
     pub parent_bonus_blocks: f64,
+    /// When a session leaves a hot rank, in mode [`AffinityMode::Bounded`].
+    pub bound: BoundConfig,
+}
+
+/// When a bound session leaves its rank for a less loaded one. All conditions must hold. The costs are those of the
+/// turn at hand, without what sessions promise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BoundConfig {
+    /// The cost at home is at least this many times the cost on the best other rank; at least 1.
+    pub ratio: f64,
+    /// The difference of the two is at least this many times the part of the prompt that is cached at home and would
+    /// have to be computed again.
+    pub rebuild_factor: f64,
+    /// And at least this many tokens more than that: below it nobody is hot.
+    pub floor_tokens: u32,
+    /// A session that has left a rank stays where it went for this long.
+    pub cooldown: Duration,
+}
+
+impl Default for BoundConfig {
+    fn default() -> Self {
+        Self { ratio: 2.0, rebuild_factor: 3.0, floor_tokens: 16_384, cooldown: Duration::from_secs(30) }
+    }
 }
 
 impl Default for AffinityConfig {
@@ -224,6 +254,7 @@ impl Default for AffinityConfig {
             future_weight: 2.0,
             future_cap_tokens: 16_384,
             parent_bonus_blocks: 2.0,
+            bound: BoundConfig::default(),
         }
     }
 }
@@ -261,6 +292,12 @@ pub enum ConfigError {
     /// The session idle time is out of range.
     #[error("session affinity TTL must be between 1 and 31536000 seconds")]
     AffinityTtl,
+    /// A session would leave a rank that is no busier than another.
+    #[error("session affinity load ratio must be a number of at least 1, not {value}")]
+    BoundRatio {
+        /// The value given.
+        value: f64,
+    },
     /// A weight is negative or not a number.
     #[error("{option} must be a number of at least 0, not {value}")]
     Weight {

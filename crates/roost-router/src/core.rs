@@ -19,6 +19,7 @@ use crate::{
     Snapshot, Stats, Worker,
 };
 
+mod bound;
 mod place;
 mod replicate;
 mod score;
@@ -277,7 +278,8 @@ impl Core {
         self.affinity.as_ref()?.find(now, session).map(|binding| binding.target)
     }
 
-    /// Ends a session's binding; its running turns go on. False if it had none.
+    /// Ends a session: its binding goes with its last running turn, at once if none runs. A further turn before that
+    /// keeps it. False if it had none.
     pub fn unbind(&mut self, now: Instant, session: &str) -> bool {
         self.affinity.as_mut().is_some_and(|table| table.unbind(now, session))
     }
@@ -299,11 +301,12 @@ impl Core {
 
     /// Returns the counters.
     pub fn stats(&self) -> Stats {
-        let (expired, evicted) =
-            self.affinity.as_ref().map_or((0, 0), |table| (table.expired, table.evicted));
+        let ended = |table: &Table| (table.expired, table.evicted, table.closed);
+        let (expired, evicted, closed) = self.affinity.as_ref().map_or((0, 0, 0), ended);
         Stats {
             affinity_expired: expired,
             affinity_evicted: evicted,
+            affinity_closed: closed,
             outbound_dropped: self.replica.dropped,
             ..self.stats
         }

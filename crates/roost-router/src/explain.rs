@@ -64,6 +64,8 @@ pub enum Outcome {
 pub enum Reason {
     /// The session is bound to it.
     Session,
+    /// The session left its rank, which is hot, for this one.
+    Spill,
     /// The client named it.
     Pin,
     /// It has the lowest cost, or was drawn among equal or (with a temperature) weighted ones.

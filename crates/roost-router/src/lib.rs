@@ -28,7 +28,7 @@ pub use crate::core::{Core, Expired};
 pub use affinity::{AffinityOutcome, RebindReason, SavedBinding};
 pub use busy::BusyThresholds;
 pub use config::{
-    AffinityConfig, AffinityMode, Config, ConfigError, CostConfig, Mode, QuarantineConfig, Role,
+    AffinityConfig, AffinityMode, BoundConfig, Config, ConfigError, CostConfig, Mode, QuarantineConfig, Role,
 };
 pub use cost::{RankLoad, Terms};
 pub use explain::{Candidate, Decision, Outcome, Reason};

@@ -25,6 +25,8 @@ pub struct Stats {
     pub affinity_expired: u64,
     /// Idle bindings that gave way to new ones.
     pub affinity_evicted: u64,
+    /// Bindings ended because their session said that it is over.
+    pub affinity_closed: u64,
     /// Bindings taken over from other frontends or from before a restart, those that waited for their worker
     /// included.
     pub bindings_imported: u64,

@@ -15,6 +15,11 @@ fn table(capacity: usize) -> Table {
     Table::new(&AffinityConfig { capacity, ..AffinityConfig::default() }, TTL)
 }
 
+/// Where a session is, and whether that is tentative.
+fn place(table: &Table, now: Instant) -> Option<(WorkerRank, bool)> {
+    table.find(now, "s").map(|binding| (binding.target, binding.tentative))
+}
+
 impl Table {
     fn leases(&self, id: &str) -> u32 {
         self.slot_of(&key(id)).and_then(|slot| self.entry(slot)).map_or(0, |entry| entry.leases)
@@ -38,7 +43,7 @@ impl Player {
     fn acquire(&self, id: &str) -> Value {
         match self.table.find(self.now, id) {
             None => json!({"state": "initialize"}),
-            Some(Binding { tentative: true, target: followed }) => {
+            Some(Binding { tentative: true, target: followed, .. }) => {
                 json!({"state": "follow", "target": target(followed)})
             }
             Some(Binding { target: bound, .. }) => json!({"state": "bound", "target": target(bound)}),
@@ -224,7 +229,7 @@ fn turns_follow_a_move_before_it_is_committed() {
     let first = table.hold(now, "s", old, None, 10).unwrap();
     table.commit(now, first, old);
     let moving = table.hold(now, "s", new, Some(RebindReason::WorkerFailed), 10).unwrap();
-    assert_eq!(table.find(now, "s"), Some(Binding { target: new, tentative: true }));
+    assert_eq!(place(&table, now), Some((new, true)));
     let follower = table.hold(now, "s", new, None, 10).unwrap();
     // The first mover gives up; the follower carries the move through, which counts once.
     table.release(now, moving, new);
@@ -233,7 +238,7 @@ fn turns_follow_a_move_before_it_is_committed() {
     // The turn that still runs on the old rank does not move it back.
     assert_eq!(table.commit(now, first, old), None);
     table.release(now, first, old);
-    assert_eq!(table.find(now, "s"), Some(Binding { target: new, tentative: false }));
+    assert_eq!(place(&table, now), Some((new, false)));
 }
 
 #[test]
@@ -246,7 +251,7 @@ fn a_move_that_fails_leaves_the_binding() {
     table.release(now, first, old);
     let moving = table.hold(now, "s", new, Some(RebindReason::Overloaded), 10).unwrap();
     table.release(now, moving, new);
-    assert_eq!(table.find(now, "s"), Some(Binding { target: old, tentative: false }));
+    assert_eq!(place(&table, now), Some((old, false)));
     assert_eq!((table.bindings(old), table.bindings(new)), (1, 0));
 }
 
@@ -280,4 +285,43 @@ fn promises_add_up_fade_and_end_with_the_session() {
     table.release(later, hold, rank(1, 0));
     table.forget_ranks(later, |gone| gone == rank(1, 0));
     assert_eq!((tokens(&table, later), table.bindings(rank(1, 0)), table.len()), (0, 0, 0));
+}
+
+#[test]
+fn a_session_that_ends_is_forgotten_with_its_last_turn() {
+    let mut table = table(10);
+    let now = Instant::now();
+    let [first, second] = [(); 2].map(|()| table.hold(now, "s", rank(1, 0), None, 10).unwrap());
+    table.commit(now, first, rank(1, 0));
+    assert!(table.unbind(now, "s"));
+    table.release(now, first, rank(1, 0));
+    assert!(place(&table, now).is_some(), "a turn still runs");
+    table.release(now, second, rank(1, 0));
+    assert_eq!((place(&table, now), table.closed), (None, 1));
+    assert!(!table.unbind(now, "s"));
+    // One that goes on after all is kept.
+    let third = table.hold(now, "s", rank(1, 0), None, 10).unwrap();
+    table.commit(now, third, rank(1, 0));
+    table.unbind(now, "s");
+    let fourth = table.hold(now, "s", rank(1, 0), None, 10).unwrap();
+    table.release(now, third, rank(1, 0));
+    table.release(now, fourth, rank(1, 0));
+    assert!(place(&table, now).is_some());
+}
+
+#[test]
+fn a_session_costs_at_most_200_bytes_and_its_id() {
+    let now = Instant::now();
+    for sessions in [1000_u32, 40_000, 65_536] {
+        let mut table = table(65_536);
+        for session in 0..sessions {
+            let hold = table.hold(now, &session.to_string(), rank(1, 0), None, 10).unwrap();
+            table.commit(now, hold, rank(1, 0));
+            table.release(now, hold, rank(1, 0));
+        }
+        let each = table.bytes() / sessions as usize;
+        // Tables that grow by doubling may be half empty.
+        let limit = if sessions == 65_536 { 200 } else { 400 };
+        assert!(each <= limit, "{each} bytes per session of {sessions}");
+    }
 }

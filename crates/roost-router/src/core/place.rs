@@ -25,7 +25,7 @@ struct Choice {
 
 /// Why the ranks that are not candidates are not.
 #[derive(Default)]
-struct Missed {
+pub(super) struct Missed {
     overloaded: bool,
     /// The failed worker whose turn to be tried comes first.
     last_resort: Option<(Instant, WorkerRank)>,
@@ -65,7 +65,8 @@ impl Core {
         if self.config.track_active_blocks && self.config.assume_kv_reuse {
             self.load.shared_with(request.sequence, &mut self.shared);
         }
-        if let Some(Binding { target, .. }) = binding
+        if let Some(binding) = binding
+            && let target = binding.target
             && request.pin.admits(target)
             && let Ok((member, slot)) = self.serviceable(now, request, target)
         {
@@ -75,6 +76,14 @@ impl Core {
             candidate.terms = self.terms(&prompt, &candidate);
             candidates.push(candidate);
             let best = self.best_cached(request, std::slice::from_ref(&candidate));
+            if let Some(better) = self.spill(now, request, binding, &candidate, candidates) {
+                return Ok(Choice {
+                    candidate: better,
+                    reason: Reason::Spill,
+                    best_cached_tokens: best,
+                    spread_lost_tokens: 0,
+                });
+            }
             return Ok(Choice {
                 candidate,
                 reason: Reason::Session,
@@ -134,7 +143,12 @@ impl Core {
     }
 
     /// Collects the ranks that can take the request.
-    fn survey(&self, now: Instant, request: &Request<'_>, candidates: &mut Vec<Candidate>) -> Missed {
+    pub(super) fn survey(
+        &self,
+        now: Instant,
+        request: &Request<'_>,
+        candidates: &mut Vec<Candidate>,
+    ) -> Missed {
         let mut missed = Missed::default();
         for member in self.fleet.members.values() {
             let fitness = member.fitness(now, request.exclude, &request.constraints);
@@ -202,6 +216,9 @@ impl Core {
         let moves = binding.filter(|binding| binding.target != rank).map(|binding| {
             if !request.pin.admits(binding.target) {
                 return RebindReason::Pinned;
+            }
+            if choice.reason == Reason::Spill {
+                return RebindReason::Hot;
             }
             self.serviceable(now, request, binding.target).err().unwrap_or(RebindReason::WorkerFailed)
         });

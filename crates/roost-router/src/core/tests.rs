@@ -6,6 +6,7 @@ use roost_kv::{Blocks, EngineHash, Index, KvEvent, KvEventData, Overlap, StoredB
 use super::*;
 use crate::{AffinityConfig, AffinityOutcome, Mode, Pin, Placement, RebindReason, Rejection, Request, Role};
 
+mod bound;
 mod faults;
 mod properties;
 mod sessions;
