@@ -144,3 +144,128 @@ async fn parallel_first_turns_agree() -> Result<()> {
     assert_eq!(homes.len(), 1);
     Ok(())
 }
+
+fn journal_len(cluster: &Cluster) -> usize {
+    cluster.workers.iter().map(|worker| worker.journal().requests().len()).sum()
+}
+
+#[tokio::test]
+async fn c_aff_03_a_binding_outlives_its_idle_time_while_its_answer_runs() -> Result<()> {
+    let options = Options::new(3).with(|config| {
+        config.route.router.affinity.ttl = Some(std::time::Duration::from_secs(1));
+    });
+    let cluster = options.start().await?;
+    let long = cluster.chat("@@slow3@@ first").session("s-long");
+    let long = tokio::spawn(async move { long.send().await?.json() });
+    cluster.until("the first turn runs", async || Ok(journal_len(&cluster) == 1)).await?;
+    // Longer than the idle time, shorter than the answer: the point of the case, not a wait for anything.
+    tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+    let second = turn(&cluster, "s-long", "@@hello@@ second").await?;
+    assert!(!long.is_finished(), "the first turn was meant to outlast the second");
+    assert_eq!(cluster.index_of(worker_of(&long.await??)), second);
+    cluster
+        .until("idle, it expires", async || {
+            Ok(cluster.metric_sum("roost_affinity_ended_total", "reason=\"expired\"").await? == 1.0)
+        })
+        .await
+}
+
+#[tokio::test]
+async fn c_aff_03_a_cancelled_first_turn_holds_nobody_up() -> Result<()> {
+    let cluster = Options::new(3).start().await?;
+    let mut body =
+        json!({"model": roost_tests::MODEL, "messages": [{"role": "user", "content": "@@slow10@@"}]});
+    body["stream"] = json!(true);
+    let first = cluster.chat_body(&body).session("s-can");
+    let first = tokio::spawn(async move { first.send().await });
+    cluster.until("the first turn runs", async || Ok(journal_len(&cluster) == 1)).await?;
+    let home = cluster.workers.iter().position(|worker| !worker.journal().requests().is_empty());
+    // The second turn does not wait for the first one, which has not answered yet.
+    assert_eq!(Some(turn(&cluster, "s-can", "@@hello@@").await?), home);
+    first.abort();
+    cluster
+        .until("the worker is told", async || {
+            Ok(cluster.workers.iter().any(|worker| !worker.journal().cancellations().is_empty()))
+        })
+        .await?;
+    assert_eq!(Some(turn(&cluster, "s-can", "@@hello@@").await?), home);
+    assert_eq!(cluster.metric_sum("roost_affinity_bindings", "").await?, 1.0);
+    // A first turn that is cancelled alone leaves nothing.
+    let alone = cluster.chat_body(&body).session("s-alone");
+    let alone = tokio::spawn(async move { alone.send().await });
+    cluster.until("it runs", async || Ok(journal_len(&cluster) == 4)).await?;
+    alone.abort();
+    cluster
+        .until("one binding is left", async || {
+            Ok(cluster.metric_sum("roost_affinity_bindings", "").await? == 1.0)
+        })
+        .await
+}
+
+#[tokio::test]
+async fn c_aff_04_a_full_table_and_an_over_long_id_serve_all_the_same() -> Result<()> {
+    let cluster = Options::new(2).with(|config| config.route.router.affinity.capacity = 100).start().await?;
+    for n in 1..=101 {
+        turn(&cluster, &format!("session {n}"), "@@hello@@").await?;
+    }
+    let ended = async |reason: &str| {
+        cluster.metric_sum("roost_affinity_ended_total", &format!("reason=\"{reason}\"")).await
+    };
+    assert_eq!(ended("evicted").await?, 1.0);
+    let outcome = async |outcome: &str| {
+        cluster.metric_sum("roost_affinity_turns_total", &format!("outcome=\"{outcome}\"")).await
+    };
+    assert_eq!(outcome("new").await?, 101.0);
+    turn(&cluster, "session 101", "@@hello@@").await?;
+    assert_eq!(outcome("hit").await?, 1.0, "the newest is still bound");
+    turn(&cluster, "session 1", "@@hello@@").await?;
+    assert_eq!(outcome("new").await?, 102.0, "the oldest gave way");
+    for bytes in [257, 8000] {
+        let id = "x".repeat(bytes);
+        let home = turn(&cluster, &id, "@@hello@@").await?;
+        assert_eq!(turn(&cluster, &id, "@@hello@@ again").await?, home);
+    }
+    assert_eq!(outcome("hit").await?, 3.0, "over-long ids are bound too");
+    assert_eq!(cluster.metric_sum("roost_affinity_bindings", "").await?, 100.0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_that_ends_is_unbound_after_its_answer() -> Result<()> {
+    let cluster = Options::new(2).start().await?;
+    turn(&cluster, "s", "@@hello@@").await?;
+    let last = cluster.chat("@@hello@@").session("s").header("x-dynamo-session-final", "true").send().await?;
+    assert_eq!(last.status, 200);
+    assert_eq!(cluster.metric_sum("roost_affinity_bindings", "").await?, 0.0);
+    assert_eq!(cluster.metric_sum("roost_affinity_ended_total", "reason=\"closed\"").await?, 1.0);
+    Ok(())
+}
+
+/// The first generation of recipes names sessions in the body.
+#[tokio::test]
+async fn session_control_binds_and_closes() -> Result<()> {
+    let cluster = Options::new(3).start().await?;
+    let send = async |action: &str, n: u32| -> Result<usize> {
+        let body = json!({
+            "model": roost_tests::MODEL,
+            "messages": [{"role": "user", "content": format!("@@hello@@ {n}")}],
+            "nvext": {"session_control": {"session_id": "s", "action": action, "timeout": 300}},
+        });
+        let answer = cluster.chat_body(&body).send().await?;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        Ok(cluster.index_of(worker_of(&answer.json()?)))
+    };
+    let home = send("open", 0).await?;
+    for n in 1..4 {
+        assert_eq!(send("bind", n).await?, home);
+    }
+    assert_eq!(send("close", 4).await?, home);
+    assert_eq!(cluster.metric_sum("roost_affinity_turns_total", "outcome=\"hit\"").await?, 4.0);
+    assert_eq!(cluster.metric_sum("roost_affinity_bindings", "").await?, 0.0);
+    let bad = json!({"model": roost_tests::MODEL, "messages": [{"role": "user", "content": "x"}],
+        "nvext": {"session_control": {"session_id": "s", "action": "park"}}});
+    let refused = cluster.chat_body(&bad).send().await?;
+    assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("nvext.session_control"), "{}", refused.text());
+    Ok(())
+}

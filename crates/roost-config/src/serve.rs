@@ -164,6 +164,8 @@ pub struct AffinityOptions {
     pub prefill_ttl: Option<Duration>,
     /// Bindings per table; the oldest idle one makes room.
     pub capacity: usize,
+    /// How many times as busy as the best other worker a session's own must be before it leaves, in mode bounded.
+    pub load_ratio: f64,
 }
 
 /// How a binding takes part in selection.
@@ -173,6 +175,10 @@ pub enum AffinityMode {
     Hard,
     /// The bound worker is used while it is healthy and not overloaded; the session follows where it ran.
     Soft,
+    /// As hard, but a session leaves a worker that is much busier than another.
+    Bounded,
+    /// Sessions are not bound.
+    Off,
 }
 
 /// Terms of the cost formula of the `kv` mode.

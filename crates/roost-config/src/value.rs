@@ -116,6 +116,9 @@ fn parse_duration(text: &str, unit: TimeUnit, min: f64, max: f64) -> Option<Dura
         TimeUnit::Seconds => 1.0,
         TimeUnit::Milliseconds => 1000.0,
     };
+    if min == 0.0 && text.eq_ignore_ascii_case("off") {
+        return Some(Duration::ZERO);
+    }
     let duration = match text.parse::<f64>() {
         Ok(bare) => Duration::try_from_secs_f64(bare / per_second).ok()?,
         Err(_) => humantime::parse_duration(text).ok()?,

@@ -24,6 +24,8 @@ pub(crate) struct Finisher {
     received: Instant,
     isl: u64,
     session: Option<Box<str>>,
+    /// The session is over when the answer is whole.
+    ends_session: bool,
     wants_worker_id: bool,
     rank: Option<WorkerRank>,
     attempts: usize,
@@ -53,6 +55,7 @@ impl Finisher {
             received,
             isl: 0,
             session: None,
+            ends_session: false,
             wants_worker_id: false,
             rank: None,
             attempts: 0,
@@ -83,6 +86,7 @@ impl Finisher {
     pub(crate) fn prepared(&mut self, isl: u64, session: &Session, wants_worker_id: bool) {
         self.isl = isl;
         self.session = session.id.clone();
+        self.ends_session = session.is_final;
         self.wants_worker_id = wants_worker_id;
         self.guard.prepared(isl);
     }
@@ -131,6 +135,9 @@ impl Finisher {
             self.guard.cached(cached);
         }
         self.guard.output(choices.usage().completion_tokens);
+        if let Some(session) = self.session.as_deref().filter(|_| self.ends_session) {
+            self.model.pool.router.unbind(session);
+        }
         self.close(Outcome::Success, None);
     }
 

@@ -114,6 +114,7 @@ pub(crate) fn prepare(
 
 fn chat(shared: &Shared, body: &Bytes, session: Session, received: Instant) -> Outcome {
     let request = ChatRequest::parse(body, shared.config.http.fields).map_err(Refused::early)?;
+    let session = session.with_control(request.generation.nvext.session_control.as_ref());
     shared.metrics.ignored_fields(request.ignored.0.len());
     let model = find(shared, &request.model).map_err(Refused::early)?;
     let mut finisher = Finisher::begin(shared, &model, Flavor::Chat, request.generation.stream, received);
@@ -126,6 +127,7 @@ fn chat(shared: &Shared, body: &Bytes, session: Session, received: Instant) -> O
 
 fn completion(shared: &Shared, body: &Bytes, session: Session, received: Instant) -> Outcome {
     let request = CompletionRequest::parse(body, shared.config.http.fields).map_err(Refused::early)?;
+    let session = session.with_control(request.generation.nvext.session_control.as_ref());
     shared.metrics.ignored_fields(request.ignored.0.len());
     let model = find(shared, &request.model).map_err(Refused::early)?;
     let mut finisher =

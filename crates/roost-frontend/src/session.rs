@@ -1,6 +1,7 @@
 //! Who is asking: session, pins and priority, read from the headers once.
 
 use http::{HeaderMap, HeaderValue};
+use roost_openai::{SessionAction, SessionControl};
 
 #[cfg(test)]
 mod tests;
@@ -52,6 +53,20 @@ impl Session {
     }
 }
 
+impl Session {
+    /// Takes over what the body says of the session where the headers say nothing.
+    pub(crate) fn with_control(mut self, control: Option<&SessionControl>) -> Self {
+        let Some(control) = control else { return self };
+        let named = control.session_id.trim();
+        if self.id.is_none() && !named.is_empty() {
+            self.id = Some(named.into());
+        }
+        let is_same = self.id.as_deref() == Some(named);
+        self.is_final |= is_same && control.action == Some(SessionAction::Close);
+        self
+    }
+}
+
 /// Session and parent; the first kind of client that matches decides.
 fn identity(headers: &HeaderMap) -> (Option<Box<str>>, Option<Box<str>>) {
     let get = |name| text(headers, name);
@@ -67,7 +82,7 @@ fn identity(headers: &HeaderMap) -> (Option<Box<str>>, Option<Box<str>>) {
     } else if let Some(id) = get("x-session-id") {
         (id, get("x-parent-session-id"))
     } else if let Some(id) = get("x-session-affinity").or_else(|| get("x-smg-routing-key")) {
-        (id, None)
+        (id, get("x-dynamo-parent-session-id"))
     } else {
         return (None, None);
     };

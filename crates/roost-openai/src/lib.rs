@@ -27,7 +27,7 @@ pub use fields::{FieldPolicy, Ignored};
 pub use generation::Generation;
 pub use logprobs::{Likely, TokenLogprob};
 pub use models::{ModelEntry, write_model, write_model_list};
-pub use nvext::NvExt;
+pub use nvext::{NvExt, SessionAction, SessionControl};
 pub use raw::Raw;
 pub use sampling::{Guided, Limits, Output, Sampling, Stop, StreamOptions};
 pub use usage::Usage;

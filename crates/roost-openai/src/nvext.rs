@@ -29,6 +29,31 @@ pub struct NvExt {
     pub strict_priority: Option<u32>,
     /// Budget of reasoning tokens.
     pub max_thinking_tokens: Option<u32>,
+    /// Session of clients that do not send it as a header.
+    pub session_control: Option<SessionControl>,
+}
+
+/// A session as clients of Dynamo before 1.4 name it. An idle time of its own (`timeout`) is not honoured: the
+/// server's is used.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct SessionControl {
+    /// The session.
+    pub session_id: String,
+    /// What becomes of it; without one it goes on.
+    #[serde(default)]
+    pub action: Option<SessionAction>,
+}
+
+/// What becomes of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionAction {
+    /// It begins: the turn is like any other, for a session needs no opening.
+    Open,
+    /// It stays with a worker.
+    Bind,
+    /// It is over after this answer.
+    Close,
 }
 
 #[derive(Deserialize, Default)]
@@ -61,6 +86,7 @@ impl NvExt {
             priority: hints.priority,
             strict_priority: hints.strict_priority,
             max_thinking_tokens: inner.get("max_thinking_tokens")?,
+            session_control: inner.get::<SessionControl>("session_control")?,
         };
         if nvext.annotations.len() > ANNOTATION_LIMIT {
             return Err(ApiError::invalid(

@@ -14,9 +14,14 @@ const EQUAL: f64 = 1e-9;
 
 /// Chooses by cost. `None` only if there are no candidates.
 ///
-/// Temperature 0: the lowest cost; of equal ones the one with the fewest running requests; of those any. A
-/// higher temperature draws, the cheaper the likelier.
-pub(crate) fn by_cost(candidates: &[Candidate], temperature: f64, rng: &mut Rng) -> Option<usize> {
+/// Temperature 0: the lowest cost; of equal ones the one with the fewest running requests; of those the one that the
+/// session prefers, without a session any. A higher temperature draws, the cheaper the likelier.
+pub(crate) fn by_cost(
+    candidates: &[Candidate],
+    temperature: f64,
+    session: Option<Preference>,
+    rng: &mut Rng,
+) -> Option<usize> {
     let costs = || candidates.iter().map(|candidate| candidate.terms.total());
     let lowest = costs().min_by(f64::total_cmp)?;
     if temperature > 0.0 {
@@ -33,21 +38,39 @@ pub(crate) fn by_cost(candidates: &[Candidate], temperature: f64, rng: &mut Rng)
     let tied = |candidate: &&Candidate| candidate.terms.total() - lowest <= EQUAL * lowest.abs().max(1.0);
     let fewest = candidates.iter().filter(tied).map(|tied| tied.load.active_requests).min()?;
     let best = |candidate: &Candidate| tied(&candidate) && candidate.load.active_requests == fewest;
+    if let Some(session) = session {
+        let tied = candidates.iter().enumerate().filter(|(_, candidate)| best(candidate));
+        return tied.max_by_key(|(_, tied)| session.weight(tied.rank)).map(|(index, _)| index);
+    }
     let count = candidates.iter().filter(|candidate| best(candidate)).count();
     let chosen = rng.usize(..count);
     candidates.iter().enumerate().filter(|(_, candidate)| best(candidate)).nth(chosen).map(|(index, _)| index)
 }
 
-/// Returns the weight of a rank for a session: the same in every frontend, evenly spread, and unchanged for the
-/// other ranks when one comes or goes.
-pub(crate) fn rendezvous(session: &str, rank: WorkerRank) -> u64 {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&rank.worker.0.to_le_bytes());
-    hasher.update(&rank.dp_rank.to_le_bytes());
-    hasher.update(session.as_bytes());
-    let mut weight = [0; 8];
-    hasher.finalize_xof().fill(&mut weight);
-    u64::from_le_bytes(weight)
+/// A session's preference among equals: the same in every frontend, evenly spread over sessions, and unchanged for
+/// the other ranks when one comes or goes (rendezvous hashing).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Preference(u64);
+
+impl Preference {
+    pub(crate) fn of(session: &str) -> Self {
+        let mut seed = [0; 8];
+        blake3::Hasher::new().update(session.as_bytes()).finalize_xof().fill(&mut seed);
+        Self(u64::from_le_bytes(seed))
+    }
+
+    /// Returns the weight of a rank; the highest is preferred.
+    pub(crate) fn weight(self, rank: WorkerRank) -> u64 {
+        mix(mix(self.0 ^ rank.worker.0) ^ u64::from(rank.dp_rank))
+    }
+}
+
+/// Spreads the bits of a number (the finalizer of splitmix64).
+const fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
 }
 
 /// Chooses by one of the modes without cost: first a worker, then its least loaded rank.

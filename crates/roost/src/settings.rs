@@ -123,8 +123,14 @@ fn router(o: &options::RouterOptions) -> roost_router::Config {
             mode: match o.affinity.mode {
                 options::AffinityMode::Hard => roost_router::AffinityMode::Hard,
                 options::AffinityMode::Soft => roost_router::AffinityMode::Soft,
+                options::AffinityMode::Bounded => roost_router::AffinityMode::Bounded,
+                options::AffinityMode::Off => roost_router::AffinityMode::Off,
             },
             capacity: o.affinity.capacity,
+            bound: roost_router::BoundConfig {
+                ratio: o.affinity.load_ratio,
+                ..roost_router::BoundConfig::default()
+            },
             ..roost_router::AffinityConfig::default()
         },
         busy: roost_router::BusyThresholds {

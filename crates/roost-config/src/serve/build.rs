@@ -212,12 +212,15 @@ fn router(values: &Values) -> RouterOptions {
         },
         affinity: AffinityOptions {
             mode: match values.choice("router-session-affinity-mode") {
+                "strict" | "hard" => AffinityMode::Hard,
                 "soft" => AffinityMode::Soft,
-                _ => AffinityMode::Hard,
+                "off" => AffinityMode::Off,
+                _ => AffinityMode::Bounded,
             },
             decode_ttl: ttl_of("router-session-affinity-decode-ttl-secs"),
             prefill_ttl: ttl_of("router-session-affinity-prefill-ttl-secs"),
             capacity: values.size("router-session-affinity-capacity"),
+            load_ratio: values.number("router-session-affinity-load-ratio"),
         },
         cost: CostOptions {
             temperature: values.number("router-temperature"),

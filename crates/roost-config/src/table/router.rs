@@ -169,20 +169,28 @@ pub(crate) static AFFINITY: &[OptionSpec] = &[
     .env(&["DYN_ROUTER_SESSION_AFFINITY_TTL_SECS"]),
     option(
         "router-session-affinity-mode",
-        choice(&["hard", "soft"]),
-        "hard: a bound worker is used while it can serve. soft: also passed over when it is overloaded.",
+        choice(&["bounded", "strict", "hard", "soft", "off"]),
+        "bounded: a session also leaves its worker when that is much busier than another and its cache is cheap to \
+         build again. strict, and Dynamo's hard and soft: a bound worker is used while it can serve. off: sessions \
+         are not bound. See docs/affinity.md.",
     )
     .env(&["DYN_ROUTER_SESSION_AFFINITY_MODE"])
-    .default("hard"),
+    .default("bounded"),
+    option(
+        "router-session-affinity-load-ratio",
+        number(1.0, f64::MAX),
+        "In mode bounded, how many times as busy as the best other worker a session's own must be before it leaves.",
+    )
+    .default("2"),
     option(
         "router-session-affinity-decode-ttl-secs",
         seconds(0.0, YEAR_SECONDS),
-        "Lifetime for decode and aggregated workers, where it differs; 0: no affinity there.",
+        "Lifetime for decode and aggregated workers, where it differs; 0 or off: no affinity there.",
     ),
     option(
         "router-session-affinity-prefill-ttl-secs",
         seconds(0.0, YEAR_SECONDS),
-        "Lifetime for prefill workers, where it differs; 0: no affinity there.",
+        "Lifetime for prefill workers, where it differs; 0 or off: no affinity there.",
     ),
     option(
         "router-session-affinity-capacity",

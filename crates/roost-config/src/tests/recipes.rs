@@ -33,7 +33,7 @@ fn the_recipe_of_october() {
     assert_eq!(serve.router.mode, RouterMode::Kv);
     assert_eq!(serve.router.affinity.decode_ttl, Some(Duration::from_secs(14_400)));
     assert_eq!(serve.router.affinity.prefill_ttl, Some(Duration::from_secs(14_400)));
-    assert_eq!(serve.router.affinity.mode, AffinityMode::Hard);
+    assert_eq!(serve.router.affinity.mode, AffinityMode::Bounded);
     assert_eq!(serve.router.busy.active_decode_blocks, None);
     assert_eq!(serve.router.busy.active_prefill_tokens, None);
     assert_eq!(serve.router.busy.active_prefill_tokens_frac, None);
@@ -104,6 +104,22 @@ fn affinity_of_one_leg_can_differ_or_be_off() {
     assert_eq!(serve.router.affinity.decode_ttl, None);
     assert_eq!(serve.router.affinity.prefill_ttl, Some(Duration::from_secs(7200)));
     assert_eq!(serve.router.affinity.mode, AffinityMode::Soft);
+}
+
+#[test]
+fn affinity_can_be_off_by_name() {
+    let line = "serve --router-session-affinity-ttl-secs 3600 --router-session-affinity-prefill-ttl-secs off";
+    let one_leg = serve(line, &[]).router.affinity;
+    assert_eq!((one_leg.prefill_ttl, one_leg.decode_ttl), (None, Some(Duration::from_secs(3600))));
+    for (name, mode) in [
+        ("strict", AffinityMode::Hard),
+        ("hard", AffinityMode::Hard),
+        ("bounded", AffinityMode::Bounded),
+        ("off", AffinityMode::Off),
+    ] {
+        let serve = serve("serve", &[("DYN_ROUTER_SESSION_AFFINITY_MODE", name)]);
+        assert_eq!(serve.router.affinity.mode, mode);
+    }
 }
 
 #[test]

@@ -98,6 +98,11 @@ pub(super) struct PoolFamilies {
     pub(super) turns: IntCounterVec,
     pub(super) rebinds: IntCounterVec,
     pub(super) ended: IntCounterVec,
+    pub(super) told: IntCounterVec,
+    pub(super) untold: IntCounterVec,
+    pub(super) table_bytes: IntGaugeVec,
+    pub(super) waiting_bindings: IntGaugeVec,
+    pub(super) remote_requests: IntGaugeVec,
     pub(super) saved: IntCounterVec,
     pub(super) lost: IntCounterVec,
     pub(super) spread_lost: IntCounterVec,
@@ -396,8 +401,30 @@ impl PoolFamilies {
             )?,
             ended: by(
                 "roost_affinity_ended_total",
-                "Bindings that ended: expired by idle time, or evicted by new ones.",
+                "Bindings that ended: expired by idle time, evicted by new ones, or closed by their session.",
                 "reason",
+            )?,
+            told: by(
+                "roost_affinity_replica_bindings_total",
+                "Bindings told by other frontends or read after a restart: imported, confirmed what was known, or \
+                 ignored.",
+                "result",
+            )?,
+            untold: counter(
+                "roost_affinity_replica_dropped_total",
+                "Events for other frontends that were dropped because nobody took them.",
+            )?,
+            table_bytes: gauge(
+                "roost_affinity_table_bytes",
+                "Memory of the table of bindings in bytes, the ids not included.",
+            )?,
+            waiting_bindings: gauge(
+                "roost_affinity_waiting_bindings",
+                "Bindings kept until their worker joins.",
+            )?,
+            remote_requests: gauge(
+                "roost_router_remote_requests",
+                "Running requests that other frontends placed and that count as load here.",
             )?,
             saved: counter(
                 "roost_router_cached_tokens_total",

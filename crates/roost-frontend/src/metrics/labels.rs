@@ -255,5 +255,6 @@ pub(super) const fn rebind_reason(reason: RebindReason) -> &'static str {
         RebindReason::Overloaded => "overloaded",
         RebindReason::Unfit => "unfit",
         RebindReason::Pinned => "pinned",
+        RebindReason::Hot => "hot",
     }
 }

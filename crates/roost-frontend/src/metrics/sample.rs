@@ -52,7 +52,12 @@ struct PoolSeries {
     placed: IntCounter,
     rejected: [IntCounter; 2],
     turns: [IntCounter; 4],
-    ended: [IntCounter; 2],
+    ended: [IntCounter; 3],
+    told: [IntCounter; 3],
+    untold: IntCounter,
+    table_bytes: IntGauge,
+    waiting_bindings: IntGauge,
+    remote_requests: IntGauge,
     rebinds: [IntCounter; RebindReason::ALL.len()],
     saved: IntCounter,
     lost: IntCounter,
@@ -169,7 +174,12 @@ impl PoolSeries {
             rejected: ["overloaded", "other"].map(|reason| f.rejected.with_label_values(&with(reason))),
             turns: ["hit", "new", "followed", "unbound"]
                 .map(|outcome| f.turns.with_label_values(&with(outcome))),
-            ended: ["expired", "evicted"].map(|reason| f.ended.with_label_values(&with(reason))),
+            ended: ["expired", "evicted", "closed"].map(|reason| f.ended.with_label_values(&with(reason))),
+            told: ["imported", "confirmed", "ignored"].map(|result| f.told.with_label_values(&with(result))),
+            untold: f.untold.with_label_values(pool_labels),
+            table_bytes: f.table_bytes.with_label_values(pool_labels),
+            waiting_bindings: f.waiting_bindings.with_label_values(pool_labels),
+            remote_requests: f.remote_requests.with_label_values(pool_labels),
             rebinds: RebindReason::ALL
                 .map(|reason| f.rebinds.with_label_values(&with(labels::rebind_reason(reason)))),
             saved: f.saved.with_label_values(pool_labels),
@@ -204,6 +214,14 @@ impl PoolSeries {
         add(&self.turns[3], |stats| stats.affinity_table_full);
         add(&self.ended[0], |stats| stats.affinity_expired);
         add(&self.ended[1], |stats| stats.affinity_evicted);
+        add(&self.ended[2], |stats| stats.affinity_closed);
+        add(&self.told[0], |stats| stats.bindings_imported);
+        add(&self.told[1], |stats| stats.bindings_confirmed);
+        add(&self.told[2], |stats| stats.bindings_ignored);
+        add(&self.untold, |stats| stats.outbound_dropped);
+        self.table_bytes.set(whole(pool.router.binding_bytes as u64));
+        self.waiting_bindings.set(whole(pool.router.waiting_bindings as u64));
+        self.remote_requests.set(whole(pool.router.remote_requests as u64));
         for (counter, reason) in self.rebinds.iter().zip(RebindReason::ALL) {
             counter.inc_by(growth(before.rebinds_for(reason), now.rebinds_for(reason)));
         }
@@ -226,6 +244,9 @@ impl PoolSeries {
     fn gone(&mut self) {
         self.stats = Stats::default();
         self.skipped_events = 0;
+        self.table_bytes.set(0);
+        self.waiting_bindings.set(0);
+        self.remote_requests.set(0);
         self.index_blocks.set(0);
         self.index_residencies.set(0);
         self.index_bytes.set(0);

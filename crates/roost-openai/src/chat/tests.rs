@@ -1,7 +1,7 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::StreamOptions;
+use crate::{SessionAction, StreamOptions};
 
 fn parse(body: &str) -> Result<ChatRequest, ApiError> {
     ChatRequest::parse(&Bytes::copy_from_slice(body.as_bytes()), FieldPolicy::Ignore)
@@ -195,4 +195,25 @@ fn invalid_utf8_is_named() {
     let e =
         ChatRequest::parse(&Bytes::from_static(b"{\"model\":\"\xff\"}"), FieldPolicy::Ignore).unwrap_err();
     assert_eq!(e.message(), "Request body is not valid UTF-8 at byte 10.");
+}
+
+#[test]
+fn sessions_of_older_clients_are_understood() {
+    let control = |json: &str| {
+        let body = format!(r#"{{"model":"m","messages":[{{}}],"nvext":{{"session_control":{json}}}}}"#);
+        ChatRequest::parse(&body.into(), FieldPolicy::Refuse)
+            .map(|request| request.generation.nvext.session_control)
+    };
+    let read = |json: &str| control(json).unwrap().map(|control| (control.session_id, control.action));
+    let named = |action| Some(("s".to_owned(), action));
+    assert_eq!(read(r#"{"session_id":"s"}"#), named(None));
+    assert_eq!(read(r#"{"session_id":"s","action":"open","timeout":300}"#), named(Some(SessionAction::Open)));
+    assert_eq!(read(r#"{"session_id":"s","action":"bind"}"#), named(Some(SessionAction::Bind)));
+    assert_eq!(read(r#"{"session_id":"s","action":"close"}"#), named(Some(SessionAction::Close)));
+    assert_eq!(read("null"), None);
+    for wrong in [r#"{"action":"open"}"#, r#"{"session_id":"s","action":"park"}"#, "7"] {
+        let error = control(wrong).unwrap_err();
+        assert_eq!(error.status(), 400);
+        assert!(error.message().contains("session_control"), "{}", error.message());
+    }
 }

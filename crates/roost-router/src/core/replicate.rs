@@ -9,6 +9,7 @@ use super::Core;
 use crate::affinity::Import;
 use crate::fleet::Member;
 use crate::load::{Blocks, Demand};
+use crate::policy::Preference;
 use crate::replica::{
     Applied, BindingEvent, Identity, Outbound, SequenceBegun, SequenceEvent, SequenceStep, Version,
 };
@@ -205,7 +206,7 @@ impl Core {
 
 /// Returns the rank that every frontend takes for a session that another one bound to the worker alone.
 fn some_rank(member: &Member, session: &str) -> WorkerRank {
-    let ranks = member.ranks().map(|(rank, _)| rank);
-    let best = ranks.max_by_key(|rank| crate::policy::rendezvous(session, *rank));
+    let preference = Preference::of(session);
+    let best = member.ranks().map(|(rank, _)| rank).max_by_key(|rank| preference.weight(*rank));
     best.unwrap_or_else(|| WorkerRank::new(member.worker.id, member.worker.start_rank))
 }

@@ -8,7 +8,8 @@ use super::Core;
 use crate::cost::{self, Prompt, RankLoad, Terms};
 use crate::explain::{Candidate, Reason};
 use crate::load::RankSlot;
-use crate::{Mode, Request, policy};
+use crate::policy::{self, Preference};
+use crate::{Mode, Request};
 
 impl Core {
     /// Describes a rank; its terms follow when the least loaded rank is known.
@@ -107,7 +108,10 @@ impl Core {
             (true, _) => Reason::Mode,
         };
         let index = match self.config.mode {
-            Mode::Kv => policy::by_cost(candidates, self.config.cost.temperature, &mut self.rng),
+            Mode::Kv => {
+                let session = request.session.filter(|_| self.affinity.is_some()).map(Preference::of);
+                policy::by_cost(candidates, self.config.cost.temperature, session, &mut self.rng)
+            }
             mode => policy::by_mode(mode, candidates, &mut self.turn, &mut self.rng),
         };
         (index.unwrap_or(0), reason)

@@ -108,7 +108,7 @@ fn check(case: &Value) {
         );
     }
     let mut rng = Rng::with_seed(1);
-    let draws = (0..64).filter_map(|_| policy::by_cost(&candidates, 0.0, &mut rng));
+    let draws = (0..64).filter_map(|_| policy::by_cost(&candidates, 0.0, None, &mut rng));
     let chosen: BTreeSet<WorkerRank> = draws.map(|index| candidates[index].rank).collect();
     let expected: BTreeSet<WorkerRank> = array(&case["chosen"]).iter().map(rank).collect();
     assert_eq!(chosen, expected, "{}", case["name"]);

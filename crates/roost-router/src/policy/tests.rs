@@ -32,7 +32,7 @@ fn draws(
 fn equal_costs_go_to_the_fewest_requests_and_then_to_any() {
     let candidates =
         [candidate(1, 0, 2, 5.0), candidate(2, 0, 1, 5.0), candidate(3, 0, 1, 5.0), candidate(4, 0, 0, 6.0)];
-    let counts = draws(&candidates, |candidates, rng| by_cost(candidates, 0.0, rng));
+    let counts = draws(&candidates, |candidates, rng| by_cost(candidates, 0.0, None, rng));
     assert_eq!((counts[0], counts[3]), (0, 0));
     assert!(counts[1].abs_diff(1500) < 150, "{counts:?}");
 }
@@ -40,13 +40,13 @@ fn equal_costs_go_to_the_fewest_requests_and_then_to_any() {
 #[test]
 fn temperature_draws_the_cheaper_more_often() {
     let candidates = [candidate(1, 0, 0, 0.0), candidate(2, 0, 0, 5.0), candidate(3, 0, 0, 10.0)];
-    let counts = draws(&candidates, |candidates, rng| by_cost(candidates, 1.0, rng));
+    let counts = draws(&candidates, |candidates, rng| by_cost(candidates, 1.0, None, rng));
     // Weights 1, e^-0.5, e^-1.
     for (count, weight) in counts.iter().zip([1.0, 0.6065, 0.3679]) {
         let expected = 3000.0 * weight / 1.9744;
         assert!((f64::from(*count) - expected).abs() < 150.0, "{counts:?}");
     }
-    let counts = draws(&candidates, |candidates, rng| by_cost(candidates, 10_000_000.0, rng));
+    let counts = draws(&candidates, |candidates, rng| by_cost(candidates, 10_000_000.0, None, rng));
     assert!(counts.iter().all(|count| count.abs_diff(1000) < 150), "{counts:?}");
 }
 
@@ -80,4 +80,29 @@ fn one_worker_is_enough_for_every_mode() {
         assert_eq!(by_mode(mode, &only, &mut 0, &mut Rng::with_seed(1)), Some(0));
         assert_eq!(by_mode(mode, &[], &mut 0, &mut Rng::with_seed(1)), None);
     }
+}
+
+#[test]
+fn equal_ranks_are_chosen_by_the_session_alone() {
+    let candidates = [candidate(1, 0, 0, 5.0), candidate(2, 0, 0, 5.0), candidate(2, 1, 0, 5.0)];
+    let choose = |candidates: &[Candidate], session: &str, seed| {
+        let chosen =
+            by_cost(candidates, 0.0, Some(Preference::of(session)), &mut Rng::with_seed(seed)).unwrap();
+        candidates[chosen].rank
+    };
+    let mut counts = std::collections::BTreeMap::new();
+    for session in 0..3000 {
+        let session = format!("s{session}");
+        let rank = choose(&candidates, &session, 1);
+        assert_eq!(rank, choose(&candidates, &session, 2), "whatever the seed");
+        // Without a rank that was not chosen, nothing changes.
+        let fewer: Vec<Candidate> = candidates
+            .iter()
+            .copied()
+            .filter(|other| other.rank == rank || other.rank.dp_rank == 0)
+            .collect();
+        assert_eq!(rank, choose(&fewer, &session, 3));
+        *counts.entry(rank).or_insert(0_u32) += 1;
+    }
+    assert!(counts.values().all(|count| count.abs_diff(1000) < 150), "{counts:?}");
 }
