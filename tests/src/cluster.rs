@@ -7,16 +7,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use roost_cluster::{
-    Cluster as Feed, ClusterConfig, Discovery, EtcdConfig, EtcdDiscovery, FileDiscovery, FileDiscoveryConfig,
-    MemoryDiscovery,
+    Cluster as Feed, ClusterConfig, Discovery, FileDiscovery, FileDiscoveryConfig, MemoryDiscovery,
 };
 use roost_frontend::metrics::{Metrics, MetricsOptions};
 use roost_frontend::{Config, Frontend, ModelSource, Parts, PlaneRecovery};
 use roost_telemetry::Registry;
 use roost_wire::{Client, ClientConfig, ListenerConfig, ResponseListener};
 use roost_worker::{
-    Journal, MockConfig, MockEngine, MockTiming, ModelFiles, RunningWorker, ScriptBook, TextCodec,
-    WorkerConfig, WorkerServer,
+    BootstrapEndpoint, Journal, MockConfig, MockEngine, MockTiming, ModelFiles, Role, RunningWorker,
+    ScriptBook, TextCodec, Transfers, WorkerConfig, WorkerServer,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -54,6 +53,12 @@ struct RunningFrontend {
 pub struct Options {
     /// Aggregated workers.
     pub workers: usize,
+    /// Prefill workers, started next.
+    pub prefill: usize,
+    /// Decode workers, started last.
+    pub decode: usize,
+    /// Decode workers get their KV cache from prefill workers, as in earnest; `None`: they have it at once.
+    pub transfers: Option<Arc<Transfers>>,
     /// Scripts that answers follow when a prompt names one as `@@name@@`.
     pub scripts: ScriptBook,
     /// Frontend configuration.
@@ -76,8 +81,6 @@ pub struct Options {
     pub context_length: u32,
     /// Folder of a file store; memory discovery without one.
     pub store: Option<PathBuf>,
-    /// A store in etcd instead.
-    pub etcd: Option<EtcdConfig>,
 }
 
 impl Options {
@@ -92,6 +95,9 @@ impl Options {
         route.router.affinity.ttl = Some(Duration::from_secs(60));
         Options {
             workers,
+            prefill: 0,
+            decode: 0,
+            transfers: None,
             scripts: ScriptBook::from_json(&scripts.to_string()).expect("the fixture is valid"),
             config: Config {
                 http: roost_frontend::Http::default(),
@@ -115,8 +121,14 @@ impl Options {
             parsers: (None, None),
             context_length: 262_144,
             store: None,
-            etcd: None,
         }
+    }
+
+    /// `prefill` prefill and `decode` decode workers whose KV cache must be handed over.
+    pub fn split(prefill: usize, decode: usize) -> Self {
+        let mut options = Options { prefill, decode, transfers: Some(Arc::default()), ..Options::new(0) };
+        options.config.route.prefill_affinity_ttl = options.config.route.router.affinity.ttl;
+        options
     }
 
     /// Changes the frontend's configuration.
@@ -129,10 +141,9 @@ impl Options {
     /// Starts it and waits until the model is served by every worker.
     pub async fn start(self) -> Result<Cluster> {
         let files = TempDir::new()?;
-        let discovery: Arc<dyn Discovery> = match (&self.etcd, &self.store) {
-            (Some(etcd), _) => EtcdDiscovery::open(etcd.clone())?,
-            (None, Some(root)) => FileDiscovery::open(FileDiscoveryConfig::new(root))?,
-            (None, None) => MemoryDiscovery::new(),
+        let discovery: Arc<dyn Discovery> = match &self.store {
+            None => MemoryDiscovery::new(),
+            Some(root) => FileDiscovery::open(FileDiscoveryConfig::new(root))?,
         };
         let mut cluster = Cluster {
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -149,6 +160,17 @@ impl Options {
         if cluster.options.workers > 0 {
             cluster.wait_for_workers(MODEL, cluster.options.workers).await?;
         }
+        let (prefill, decode) = (cluster.options.prefill, cluster.options.decode);
+        for _ in 0..prefill {
+            cluster.add_worker_as(Role::Prefill).await?;
+        }
+        for _ in 0..decode {
+            cluster.add_worker_as(Role::Decode).await?;
+        }
+        if prefill > 0 && decode > 0 {
+            cluster.wait_for_role(MODEL, Role::Prefill, prefill).await?;
+            cluster.wait_for_role(MODEL, Role::Decode, decode).await?;
+        }
         Ok(cluster)
     }
 }
@@ -156,16 +178,45 @@ impl Options {
 impl Cluster {
     /// Starts one more worker for `model`.
     pub async fn add_worker(&mut self, model: &str) -> Result<&RunningWorker> {
+        let files = self.files()?;
+        self.add_worker_with(model, files).await
+    }
+
+    /// Starts one more worker of a role for the test model.
+    pub async fn add_worker_as(&mut self, role: Role) -> Result<&RunningWorker> {
+        let files = self.files()?;
+        self.start_worker(role, MODEL, files, |_| {}).await
+    }
+
+    /// The files of the test model.
+    pub fn files(&self) -> Result<ModelFiles> {
         let dir = self._files.path().join(self.options.model);
         copy_folder(&fixture("cases/fixtures/models").join(self.options.model), &dir)?;
-        self.add_worker_with(model, ModelFiles::in_dir(dir)).await
+        Ok(ModelFiles::in_dir(dir))
     }
 
     /// Starts one more worker for `model` with files of its own.
     pub async fn add_worker_with(&mut self, model: &str, files: ModelFiles) -> Result<&RunningWorker> {
+        self.start_worker(Role::Aggregated, model, files, |_| {}).await
+    }
+
+    /// Starts one more worker of a role, with a last word on its engine.
+    pub async fn start_worker(
+        &mut self,
+        role: Role,
+        model: &str,
+        files: ModelFiles,
+        change: impl FnOnce(&mut MockConfig),
+    ) -> Result<&RunningWorker> {
         let options = &self.options;
         let codec = TextCodec::tiny_chat();
-        let engine = MockEngine::new(MockConfig {
+        // Several prefill workers may share a host: their bootstrap ports tell them apart.
+        let port = u16::try_from(8998 + self.workers.len())?;
+        let bootstrap = BootstrapEndpoint { host: "127.0.0.1".into(), port };
+        let mut engine = MockConfig {
+            role,
+            bootstrap: (role == Role::Prefill).then_some(bootstrap),
+            transfers: options.transfers.clone(),
             block_size: options.block_size,
             dp_size: options.dp_size,
             kv_events: options.kv_events,
@@ -176,18 +227,15 @@ impl Cluster {
             scripts: options.scripts.clone(),
             codec: Some(codec.clone()),
             ..MockConfig::new(model, files)
-        });
-        let mut config = WorkerConfig::new(match &options.etcd {
-            // In etcd a worker's id is that of its lease: every worker takes part on its own.
-            Some(etcd) => EtcdDiscovery::open(etcd.clone())?,
-            None => Arc::clone(&self.discovery),
-        });
+        };
+        change(&mut engine);
+        let mut config = WorkerConfig::new(Arc::clone(&self.discovery));
         config.codec_for_journal = Some(codec);
         config.journal = Arc::new(Journal::new(100_000));
         if !options.kv_events {
             config.events = None;
         }
-        let worker = WorkerServer::start(Arc::new(engine), config).await?;
+        let worker = WorkerServer::start(Arc::new(MockEngine::new(engine)), config).await?;
         self.workers.push(worker);
         Ok(self.workers.last().expect("pushed above"))
     }
@@ -229,11 +277,21 @@ impl Cluster {
 
     /// Waits until the frontend routes `model` to `count` workers.
     pub async fn wait_for_workers(&self, model: &str, count: usize) -> Result<()> {
-        self.until(&format!("{count} workers of {model}"), async || {
+        self.wait_for_role(model, Role::Aggregated, count).await
+    }
+
+    /// Waits until the frontend routes `model` to `count` workers of a role.
+    pub async fn wait_for_role(&self, model: &str, role: Role, count: usize) -> Result<()> {
+        let name = match role {
+            Role::Aggregated => "aggregated",
+            Role::Prefill => "prefill",
+            Role::Decode => "decode",
+        };
+        self.until(&format!("{count} {name} workers of {model}"), async || {
             let reply = self.get(&format!("/v1/models/{model}/ready")).send().await?;
             let ready = reply.json()?;
-            Ok(reply.status == 200
-                && ready["namespaces"]["dynamo"]["worker_types"]["aggregated"]["workers"] == count)
+            let workers = &ready["namespaces"]["dynamo"]["worker_types"][name]["workers"];
+            Ok(workers.as_u64().unwrap_or(0) == count as u64 && (count == 0 || reply.status == 200))
         })
         .await
     }
@@ -274,6 +332,26 @@ impl Cluster {
     /// The number of a worker by its id.
     pub fn index_of(&self, id: u64) -> usize {
         self.workers.iter().position(|worker| worker.id() == id).expect("answers come from these workers")
+    }
+
+    /// Waits until nothing runs any more: no request, no booking, no prompt in progress, here and in the engines.
+    pub async fn until_idle(&self) -> Result<()> {
+        self.until("everything is idle", async || {
+            let mut left = 0.0;
+            for gauge in [
+                "dynamo_frontend_active_requests",
+                "dynamo_frontend_inflight_requests",
+                "roost_worker_active_requests",
+                "dynamo_frontend_worker_active_prefill_tokens",
+                "dynamo_frontend_worker_active_decode_blocks",
+            ] {
+                left += self.metric_sum(gauge, "").await?;
+            }
+            let engines = self.workers.iter().flat_map(|worker| worker.engine().load().borrow().clone());
+            let running: u64 = engines.map(|rank| rank.running_requests + rank.waiting_requests).sum();
+            Ok(left == 0.0 && running == 0)
+        })
+        .await
     }
 
     /// The value of a metric series, as exposed; `series` is the name with its labels.

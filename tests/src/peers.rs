@@ -11,7 +11,6 @@ use anyhow::{Context, Result};
 #[derive(Debug, Clone)]
 pub struct Peers {
     root: PathBuf,
-    variables: Vec<(String, String)>,
 }
 
 /// A running peer; stopped when dropped.
@@ -36,17 +35,7 @@ impl Peers {
                 return None;
             }
         }
-        Some(Peers { root, variables: Vec::new() })
-    }
-
-    /// Peers that find each other in an etcd at this address; the store given at their start only holds their logs.
-    #[must_use]
-    pub fn in_etcd(mut self, url: &str) -> Self {
-        self.variables = vec![
-            ("DYN_DISCOVERY_BACKEND".to_owned(), "etcd".to_owned()),
-            ("ETCD_ENDPOINTS".to_owned(), url.to_owned()),
-        ];
-        self
+        Some(Peers { root })
     }
 
     /// A model folder: the Qwen3 tokenizer and template, no weights.
@@ -110,7 +99,6 @@ impl Peers {
             .args(fixed)
             .args(arguments)
             .env("HOME", store.with_file_name(format!("home-{name}-{number}")))
-            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)

@@ -5,7 +5,7 @@ mod api;
 mod balance;
 mod calls;
 mod choices;
-mod etcd;
+mod disagg;
 mod faults;
 mod interop;
 mod readiness;

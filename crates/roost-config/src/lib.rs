@@ -39,8 +39,8 @@ pub use problem::{Problem, Problems};
 pub use reference::{configuration_file, options_document};
 pub use serve::{
     AffinityMode, AffinityOptions, BusyThresholds, CostOptions, DiscoveryBackend, DiscoveryOptions,
-    ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, LimitOptions, LogFormat, LogOptions,
-    MetricsOptions, ModelOptions, NamespaceFilter, PlaneOptions, ProcessOptions, ReasoningField, RouterMode,
-    RouterOptions, Serve, TokenizerBackend, TokenizerOptions,
+    ErrorShape, EventOptions, HistogramRange, HttpOptions, LimitOptions, LogFormat, LogOptions,
+    MetricsOptions, ModelOptions, NamespaceFilter, PlaneOptions, ProcessOptions, ReasoningField,
+    ReliabilityOptions, RouterMode, RouterOptions, Serve, TokenizerBackend, TokenizerOptions,
 };
 pub use spec::{CommandSpec, Kind, OptionSpec, Section, Status, TimeUnit};

@@ -13,6 +13,7 @@ mod observe;
 mod other_features;
 mod planes;
 mod process;
+mod reliability;
 mod router;
 mod router_other;
 mod worker;
@@ -32,6 +33,7 @@ pub static SERVE: CommandSpec = CommandSpec {
         Section { title: "HTTP", key: "http", options: http::OPTIONS },
         Section { title: "Routing", key: "router", options: router::OPTIONS },
         Section { title: "Session affinity", key: "affinity", options: router::AFFINITY },
+        Section { title: "Retries and deadlines", key: "reliability", options: reliability::OPTIONS },
         Section { title: "Request and response plane", key: "plane", options: planes::OPTIONS },
         Section { title: "Discovery", key: "discovery", options: discovery::OPTIONS },
         Section { title: "Events", key: "events", options: planes::EVENTS },
@@ -55,7 +57,6 @@ pub static MOCK_WORKER: CommandSpec = CommandSpec {
         Section { title: "Model", key: "model", options: worker::MODEL },
         Section { title: "Engine", key: "engine", options: worker::ENGINE },
         Section { title: "Network", key: "network", options: worker::NETWORK },
-        Section { title: "Discovery", key: "discovery", options: discovery::STORE },
         Section { title: "Logs", key: "log", options: observe::LOG },
     ],
     reads_config_file: false,

@@ -113,11 +113,7 @@ async fn streamed(
     writer.set_running_usage(stream_options.continuous_usage_stats);
     let http = &shared.config.http;
     writer.set_reasoning_field(http.reasoning_field);
-    let pace = Pace {
-        keep_alive: http.keep_alive,
-        worker_silence: http.worker_silence,
-        include_usage: stream_options.include_usage,
-    };
+    let pace = Pace { keep_alive: http.keep_alive, include_usage: stream_options.include_usage };
     let first: Option<Result<Active, Failure>> = match http.keep_alive {
         Some(limit) => tokio::time::timeout(limit, &mut dispatching).await.ok(),
         None => Some((&mut dispatching).await),
@@ -142,9 +138,7 @@ async fn unary(
 ) -> Result<Response, ApiError> {
     let Wanted { flavor, mut choices, mut finisher, .. } = wanted;
     let result = match dispatching.await {
-        Ok(active) => {
-            aggregate::collect(active, &mut choices, &mut finisher, shared.config.http.worker_silence).await
-        }
+        Ok(active) => aggregate::collect(active, &mut choices, &mut finisher).await,
         Err(failure) => Err(failure),
     };
     let wholes = match result {

@@ -49,6 +49,8 @@ pub struct Http {
     pub reasoning_field: &'static str,
     /// How long running answers may go on after a shutdown was asked for.
     pub drain: Duration,
+    /// How long new requests are still served after a shutdown was asked for, so that balancers can notice.
+    pub notice: Duration,
 }
 
 /// Render, tokenize, hash.
@@ -69,6 +71,10 @@ pub struct Prepare {
 pub struct Route {
     /// The router of each pool.
     pub router: roost_router::Config,
+    /// Idle lifetime of a session's binding to a prefill worker; that of the others is the router's own.
+    pub prefill_affinity_ttl: Option<Duration>,
+    /// Give whole requests to decode workers while there is no prefill worker; off: refuse them.
+    pub decode_without_prefill: bool,
     /// Feed the index from the workers' events; off: from routed prompts.
     pub kv_events: bool,
     /// Lifetime of an entry of the approximate index.
@@ -77,6 +83,14 @@ pub struct Route {
     pub block_size: Option<u32>,
     /// Workers a request may be tried on before its first token.
     pub attempts: usize,
+    /// How often a request that has begun to answer may move to another worker.
+    pub migration_limit: u32,
+    /// Prompt and answer so far, in tokens, beyond which it does not move.
+    pub migration_max_tokens: Option<u32>,
+    /// From the call of a worker to the first token, queueing and prefill included.
+    pub first_token: Option<Duration>,
+    /// From the end of the prefill leg to the first token of the decode leg.
+    pub kv_transfer: Option<Duration>,
     /// Workers that must have been seen before anything is ready.
     pub min_initial_workers: usize,
     /// Seed of draws and ties.
@@ -111,12 +125,13 @@ impl Default for Http {
             max_connections: 16_384,
             max_inflight: None,
             keep_alive: Some(Duration::from_secs(15)),
-            worker_silence: None,
+            worker_silence: Some(Duration::from_secs(600)),
             overload_status: 529,
             error_shape: ErrorShape::Both,
             fields: FieldPolicy::Ignore,
             reasoning_field: "reasoning_content",
             drain: Duration::from_secs(5),
+            notice: Duration::ZERO,
         }
     }
 }
@@ -131,10 +146,16 @@ impl Default for Route {
     fn default() -> Self {
         Route {
             router: roost_router::Config::default(),
+            prefill_affinity_ttl: None,
+            decode_without_prefill: false,
             kv_events: true,
             approximate_ttl: Duration::from_secs(120),
             block_size: None,
             attempts: 3,
+            migration_limit: 0,
+            migration_max_tokens: None,
+            first_token: Some(Duration::from_secs(7200)),
+            kv_transfer: Some(Duration::from_secs(300)),
             min_initial_workers: 0,
             seed: 0,
             token_ids_as_bytes: false,

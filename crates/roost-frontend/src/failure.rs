@@ -17,6 +17,10 @@ pub(crate) struct Failure {
     pub(crate) retryable: bool,
     /// The worker was unreachable, was lost, or broke the protocol: it is avoided for a while.
     blames_worker: bool,
+    /// The worker had taken the request and was lost with it.
+    pub(crate) lost_worker: bool,
+    /// It is the prefill leg that failed.
+    pub(crate) in_prefill: bool,
     /// Text that may be shown, from whoever may speak to clients.
     public: Option<String>,
     /// Text for the log only.
@@ -38,7 +42,25 @@ enum Kind {
 
 impl Failure {
     fn new(kind: Kind, retryable: bool, blames_worker: bool, detail: impl Into<String>) -> Self {
-        Failure { kind, retryable, blames_worker, public: None, detail: detail.into() }
+        Failure {
+            kind,
+            retryable,
+            blames_worker,
+            lost_worker: false,
+            in_prefill: false,
+            public: None,
+            detail: detail.into(),
+        }
+    }
+
+    /// The same, of the prefill leg of a request.
+    pub(crate) fn in_prefill(self) -> Self {
+        Failure { in_prefill: true, detail: format!("prefill leg: {}", self.detail), ..self }
+    }
+
+    /// The same, for which the worker is not avoided.
+    pub(crate) fn blameless(self) -> Self {
+        Failure { blames_worker: false, ..self }
     }
 
     /// The engine ended the request with an error.
@@ -51,9 +73,40 @@ impl Failure {
         Self::new(Kind::Engine, false, false, "the worker's stream ended without a finish reason")
     }
 
-    /// The worker said nothing for too long.
+    /// The worker said nothing for too long after it had begun to answer.
     pub(crate) fn silence() -> Self {
-        Self::new(Kind::Deadline, false, true, "no frame from the worker within the silence limit")
+        Self::new(Kind::Deadline, true, true, "no frame from the worker within the silence limit")
+    }
+
+    /// The worker took the request and gave no first token in time.
+    pub(crate) fn no_first_token() -> Self {
+        Self::new(Kind::Deadline, true, true, "no token from the worker within the limit for the first")
+    }
+
+    /// The decode worker gave no token in time although the prefill leg had ended well.
+    pub(crate) fn no_transfer() -> Self {
+        Self::new(
+            Kind::Deadline,
+            true,
+            true,
+            "no token from the decode worker after the end of the prefill leg",
+        )
+    }
+
+    /// The prefill worker neither gave nor announced what a decode worker needs.
+    pub(crate) fn no_handoff() -> Self {
+        Self::new(Kind::Engine, false, false, "the stream ended without anything to hand over")
+    }
+
+    /// This frontend goes down and can wait no longer.
+    pub(crate) fn shutting_down() -> Self {
+        let public = Some("The service is shutting down. Please retry.".to_owned());
+        Failure { public, ..Self::new(Kind::Unavailable, false, false, "cut at the end of the drain") }
+    }
+
+    /// The worker ended the request as cancelled, which nobody asked for.
+    pub(crate) fn aborted() -> Self {
+        Self::new(Kind::Unavailable, true, false, "the worker cancelled the request by itself")
     }
 
     /// The worker left between its choice and the call.
@@ -87,7 +140,9 @@ impl Failure {
     pub(crate) fn call(error: &CallError) -> Self {
         let (kind, public) = judge(error.reason(), error.public_message());
         let blames_worker = error.inhibits_worker();
-        Failure { public, ..Self::new(kind, error.is_retryable(), blames_worker, error.to_string()) }
+        let lost_worker = matches!(error, CallError::Stream(error) if is_loss(error));
+        let base = Self::new(kind, error.is_retryable(), blames_worker, error.to_string());
+        Failure { public, lost_worker, ..base }
     }
 
     /// A stream that broke.
@@ -95,7 +150,8 @@ impl Failure {
         let (kind, public) = judge(error.reason(), error.public_message());
         // An error that the worker spells out itself says nothing about its reachability.
         let blames_worker = error.fault() == Fault::Transport && !matches!(error, StreamError::Worker(_));
-        Failure { public, ..Self::new(kind, error.is_retryable(), blames_worker, error.to_string()) }
+        let base = Self::new(kind, error.is_retryable(), blames_worker, error.to_string());
+        Failure { public, lost_worker: is_loss(error), ..base }
     }
 
     /// What the router is told of the worker, if anything.
@@ -118,9 +174,16 @@ impl Failure {
             Kind::Overload => {
                 (overload, "All workers of this model are at capacity. Please retry after a short wait.")
             }
+            Kind::Unavailable if self.in_prefill => {
+                (503, "The prefill stage failed: no prefill worker could serve the request. Please retry.")
+            }
             Kind::Unavailable => (503, "No worker could serve the request. Please retry."),
+            Kind::Deadline if self.in_prefill => {
+                (504, "The prefill stage did not answer within its deadline. Please retry.")
+            }
             Kind::Deadline => (504, "The worker did not answer within its deadline. Please retry."),
             Kind::NotImplemented => (501, "The worker does not implement what the request asks for."),
+            Kind::Engine if self.in_prefill => (500, "The prefill stage of the request failed."),
             Kind::Engine | Kind::Ours => (500, "The worker failed while serving the request."),
         };
         ApiError::new(status, self.public.as_deref().unwrap_or(text))
@@ -153,6 +216,11 @@ impl Failure {
             Kind::Ours => ("Internal", "runtime.internal"),
         }
     }
+}
+
+/// Whether a stream broke off, as when the process behind it dies.
+fn is_loss(error: &StreamError) -> bool {
+    matches!(error, StreamError::Broken(_) | StreamError::Incomplete)
 }
 
 /// Status and client text by the reason's class; only what the request itself is blamed for is for the client's eyes.

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwapOption;
+use roost_cluster::record::WorkerType;
 use roost_cluster::{Role, Update, WorkerInfo};
-use roost_kv::WorkerId;
+use roost_kv::{WorkerId, WorkerRank};
 use roost_router::{Core, Router};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -40,6 +42,7 @@ pub(crate) struct Feed {
 
 struct Set {
     mdcsum: String,
+    role: Role,
     first: Arc<WorkerInfo>,
     pool: Arc<Pool>,
     model: Option<Arc<Model>>,
@@ -122,12 +125,15 @@ impl Feed {
                 self.publish();
             }
             Update::KvReset { rank, epoch } => {
-                if let Some(pool) = self.pool_of(rank.worker, epoch) {
+                // Of an engine's gateways only the first speaks for its cache.
+                let pool = self.pool_of(rank.worker, epoch);
+                if let Some(pool) = pool.filter(|pool| pool.engine_of(rank.worker) == rank.worker) {
                     pool.index.remove_rank(rank);
                 }
             }
             Update::Kv { rank, epoch, events } => {
-                if let Some(pool) = self.pool_of(rank.worker, epoch) {
+                let pool = self.pool_of(rank.worker, epoch);
+                if let Some(pool) = pool.filter(|pool| pool.engine_of(rank.worker) == rank.worker) {
                     for event in &events {
                         let applied = pool.index.apply(event);
                         self.shared.metrics.kv_applied(&applied);
@@ -136,6 +142,7 @@ impl Feed {
             }
             Update::Load { rank, epoch, kv_used_blocks, .. } => {
                 if let (Some(pool), Some(used)) = (self.pool_of(rank.worker, epoch), kv_used_blocks) {
+                    let rank = WorkerRank::new(pool.engine_of(rank.worker), rank.dp_rank);
                     pool.router.load(rank, used, None);
                 }
             }
@@ -163,13 +170,6 @@ impl Feed {
         self.seen += 1;
         let member = Member { name: name.clone(), mdcsum: info.mdcsum.clone(), epoch: info.epoch };
         self.members.insert(info.worker, member);
-        if info.role != Role::Aggregated {
-            tracing::warn!(
-                model = name,
-                role = info.role.as_str(),
-                "prefill/decode workers are not served yet"
-            );
-        }
         let position =
             self.sets.get(&name).and_then(|sets| sets.iter().position(|set| set.mdcsum == info.mdcsum));
         let position = match position {
@@ -177,7 +177,7 @@ impl Feed {
             None => {
                 let set = self.new_set(&info);
                 let sets = self.sets.entry(name.clone()).or_default();
-                if !sets.is_empty() {
+                if sets.iter().any(|other| other.role == set.role) {
                     tracing::warn!(
                         model = name,
                         mdcsum = info.mdcsum,
@@ -199,18 +199,31 @@ impl Feed {
 
     fn new_set(&mut self, info: &Arc<WorkerInfo>) -> Set {
         let route = &self.shared.config.route;
-        let core = Core::new(route.router.clone(), route.seed).expect("checked when the frontend was made");
-        let router = Router::new(core);
+        let mut router = route.router.clone();
+        router.role = match info.role {
+            Role::Prefill => roost_router::Role::Prefill,
+            Role::Decode => roost_router::Role::Decode,
+            Role::Aggregated | Role::Encode => roost_router::Role::Aggregated,
+        };
+        if info.role == Role::Prefill {
+            router.affinity.ttl = route.prefill_affinity_ttl;
+        }
+        let core = Core::new(router, route.seed).expect("checked when the frontend was made");
         let approximate =
             roost_kv::ApproximateIndex::new(route.approximate_ttl, APPROXIMATE_BLOCKS, Instant::now());
-        let pool = Arc::new(Pool::new(router, approximate, route.kv_events));
+        let pool = Pool::new(info.role, Router::new(core), approximate, route.kv_events);
         let mut set = Set {
             mdcsum: info.mdcsum.clone(),
+            role: info.role,
             first: Arc::clone(info),
-            pool,
+            pool: Arc::new(pool),
             model: None,
             workers: HashMap::new(),
         };
+        if !set.answers() {
+            // Prompts are made once, for the workers that answer.
+            return set;
+        }
         match self.assets.iter().find(|(sum, _)| *sum == info.mdcsum) {
             Some((_, assets)) => set.model = Some(self.build(&set, Arc::clone(assets))),
             None => self.loader.load(info),
@@ -227,6 +240,7 @@ impl Feed {
             mdcsum: set.mdcsum.as_str().into(),
             assets,
             pool: Arc::clone(&set.pool),
+            prefill: ArcSwapOption::empty(),
             metrics,
             block_size: self
                 .shared
@@ -292,10 +306,13 @@ impl Feed {
         let mut registry = Registry::default();
         let enough = self.seen >= self.shared.config.route.min_initial_workers;
         for (name, sets) in &self.sets {
-            let reason = match sets.iter().find(|set| set.model.is_some() && set.servable()) {
+            let prefill = sets.iter().find(|set| set.role == Role::Prefill);
+            let can_serve = |set: &&Set| set.answers() && (prefill.is_some() || !self.needs_prefill(set));
+            let reason = match sets.iter().filter(can_serve).find_map(|set| Some((set, set.model.as_ref()?)))
+            {
                 Some(_) if !enough => "waiting for the initial number of workers",
-                Some(set) => {
-                    let model = set.model.as_ref().expect("found by it");
+                Some((set, model)) => {
+                    model.prefill.store(prefill.filter(|_| set.splits()).map(|set| Arc::clone(&set.pool)));
                     let own = self.shared.config.models.name.as_deref();
                     for alias in
                         set.first.card.aliases.iter().map(String::as_str).chain(own).chain([name.as_str()])
@@ -303,11 +320,13 @@ impl Feed {
                         registry.ready.insert(alias.into(), Arc::clone(model));
                     }
                     registry.pools.push((name.as_str().into(), Arc::clone(&set.pool)));
+                    registry.pools.extend(prefill.map(|set| (name.as_str().into(), Arc::clone(&set.pool))));
                     model.metrics.ready(true);
                     continue;
                 }
-                None if sets.iter().any(Set::servable) => "its files are being loaded",
-                None => "it has only prefill or decode workers",
+                None if sets.iter().any(|set| can_serve(&set)) => "its files are being loaded",
+                None if sets.iter().any(Set::answers) => "it has decode workers but no prefill worker",
+                None => "it has no worker that answers, only prefill workers",
             };
             registry.waiting.insert(name.as_str().into(), reason);
         }
@@ -318,6 +337,13 @@ impl Feed {
         }
         self.shared.published(&registry);
         self.shared.models.publish(registry);
+    }
+
+    /// Whether the workers of a set cannot serve without prefill workers.
+    fn needs_prefill(&self, set: &Set) -> bool {
+        let needs = &set.first.card.needs;
+        let asked = needs.iter().flatten().any(|needed| *needed == WorkerType::Prefill);
+        asked && !self.shared.config.route.decode_without_prefill
     }
 
     fn pool_of(&self, worker: WorkerId, epoch: u64) -> Option<&Pool> {
@@ -341,34 +367,25 @@ const APPROXIMATE_BLOCKS: usize = 4_000_000;
 const DEFAULT_BLOCK: u32 = 16;
 
 impl Set {
-    /// Whether requests can be placed: prefill and decode workers alone cannot serve.
-    fn servable(&self) -> bool {
-        self.workers.values().any(|worker| worker.role == Role::Aggregated)
+    /// Whether its workers answer requests: prefill alone gives no answer.
+    fn answers(&self) -> bool {
+        matches!(self.role, Role::Aggregated | Role::Decode)
+    }
+
+    /// Whether prompts are computed elsewhere if there is somewhere. Cards up to 1.3 do not name their decode
+    /// workers as such.
+    fn splits(&self) -> bool {
+        self.role == Role::Decode || self.first.card.worker_type.is_none()
     }
 
     fn add(&mut self, info: &Arc<WorkerInfo>) {
         self.workers.insert(info.worker, Arc::clone(info));
-        self.pool.set_workers(self.workers.clone());
-        if info.role == Role::Aggregated {
-            let runtime = &info.card.runtime_config;
-            self.pool.router.worker_joined(roost_router::Worker {
-                id: info.worker,
-                start_rank: info.ranks.start,
-                ranks: info.ranks.end - info.ranks.start,
-                total_kv_blocks: runtime.total_kv_blocks,
-                max_batched_tokens: runtime.max_num_batched_tokens,
-                max_num_seqs: runtime.max_num_seqs,
-                taints: Vec::new(),
-            });
-        }
+        self.pool.join(info);
     }
 
     fn remove(&mut self, worker: WorkerId) -> Option<Arc<WorkerInfo>> {
         let info = self.workers.remove(&worker)?;
-        self.pool.set_workers(self.workers.clone());
-        self.pool.router.worker_left(worker);
-        self.pool.index.remove_worker(worker);
-        self.pool.approximate.remove_worker(worker);
+        self.pool.leave(worker);
         self.pool.set_silent(worker, false);
         Some(info)
     }

@@ -28,6 +28,7 @@ pub(crate) struct Finisher {
     ends_session: bool,
     wants_worker_id: bool,
     rank: Option<WorkerRank>,
+    prefill_rank: Option<WorkerRank>,
     attempts: usize,
     affinity: AffinityOutcome,
     first_token: Option<Instant>,
@@ -58,6 +59,7 @@ impl Finisher {
             ends_session: false,
             wants_worker_id: false,
             rank: None,
+            prefill_rank: None,
             attempts: 0,
             affinity: AffinityOutcome::None,
             first_token: None,
@@ -93,19 +95,25 @@ impl Finisher {
 
     /// A worker has given its first item.
     pub(crate) fn answered(&mut self, active: &Active) {
-        self.rank = Some(active.rank);
-        self.attempts = active.attempts;
+        self.runs_on(active);
         self.affinity = active.affinity;
         self.guard.routed(active.rank, active.expected_cached_tokens);
+    }
+
+    fn runs_on(&mut self, active: &Active) {
+        self.rank = Some(active.rank);
+        self.prefill_rank = Some(active.prefill_rank);
+        self.attempts = active.attempts();
     }
 
     /// `nvext` member of the answer, when it was asked for.
     pub(crate) fn nvext(&self) -> Option<String> {
         let rank = self.rank.filter(|_| self.wants_worker_id)?;
-        let (worker, dp_rank) = (rank.worker.0, rank.dp_rank);
+        let prefill = self.prefill_rank.unwrap_or(rank);
         Some(format!(
-            "{{\"worker_id\":{{\"prefill_worker_id\":{worker},\"prefill_dp_rank\":{dp_rank},\
-             \"decode_worker_id\":{worker},\"decode_dp_rank\":{dp_rank}}}}}"
+            "{{\"worker_id\":{{\"prefill_worker_id\":{},\"prefill_dp_rank\":{},\
+             \"decode_worker_id\":{},\"decode_dp_rank\":{}}}}}",
+            prefill.worker.0, prefill.dp_rank, rank.worker.0, rank.dp_rank
         ))
     }
 
@@ -115,8 +123,7 @@ impl Finisher {
             return;
         }
         let now = Instant::now();
-        let first = self.first_token.is_none();
-        if first {
+        if self.first_token.is_none() {
             self.first_token = Some(now);
             self.guard.first_token(now);
         }
@@ -126,7 +133,8 @@ impl Finisher {
         if let Some(cached) = choices.usage().cached_tokens {
             self.guard.cached(cached);
         }
-        active.tokens(first, count);
+        active.tokens(count);
+        self.runs_on(active);
     }
 
     /// The answer is whole.

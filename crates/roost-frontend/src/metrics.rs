@@ -30,7 +30,7 @@ use roost_telemetry::{Error, Registry, buckets};
 
 use families::Families;
 pub use labels::{Endpoint, ErrorType, Outcome, RequestKind, Stage, WorkerType};
-pub use model::ModelMetrics;
+pub use model::{Migration, ModelMetrics};
 pub use request::RequestGuard;
 pub use sample::{PoolSample, Sample};
 

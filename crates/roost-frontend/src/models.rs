@@ -1,17 +1,21 @@
 //! The model registry: an immutable snapshot by name, replaced by `feed`.
 
+mod engines;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use arc_swap::ArcSwap;
-use roost_cluster::WorkerInfo;
+use arc_swap::{ArcSwap, ArcSwapOption};
+use roost_cluster::{Role, WorkerInfo};
 use roost_kv::{ApproximateIndex, Index, Overlap, SequenceHash, WorkerId};
 use roost_parser::ParserSpec;
 use roost_router::Router;
 use roost_template::ChatTemplate;
 use roost_tokenizer::Tokenizer;
 
+use self::engines::Engines;
+pub(crate) use self::engines::{Engine, Instance};
 use crate::metrics::ModelMetrics;
 
 /// Names that can be asked for. Readers take a snapshot; `feed` is the only writer.
@@ -51,8 +55,10 @@ pub(crate) struct Model {
     pub(crate) mdcsum: Box<str>,
     /// Tokenizer, template, end-of-sequence ids.
     pub(crate) assets: Arc<Assets>,
-    /// Workers, index and router.
+    /// Workers that answer (aggregated or decode), index and router.
     pub(crate) pool: Arc<Pool>,
+    /// Prefill workers, while there are any and the workers that answer want them.
+    pub(crate) prefill: ArcSwapOption<Pool>,
     /// Counters with the model's labels.
     pub(crate) metrics: Arc<ModelMetrics>,
     /// Tokens per KV block.
@@ -74,9 +80,11 @@ pub(crate) struct Assets {
     pub(crate) parsers: ParserSpec,
 }
 
-/// The workers of one model and what they hold.
+/// The workers of one model in one role, and what they hold.
 #[derive(Debug)]
 pub(crate) struct Pool {
+    /// What the workers do.
+    pub(crate) role: Role,
     /// Decisions.
     pub(crate) router: Router,
     /// Residency by the workers' events.
@@ -85,7 +93,7 @@ pub(crate) struct Pool {
     pub(crate) approximate: ApproximateIndex,
     /// Whether events are listened to at all.
     pub(crate) kv_events: bool,
-    workers: ArcSwap<HashMap<WorkerId, Arc<WorkerInfo>>>,
+    engines: ArcSwap<Engines>,
     /// Workers whose events ought to come and do not. Changed by the feed alone.
     silent: ArcSwap<HashSet<WorkerId>>,
 }
@@ -113,29 +121,62 @@ impl Models {
 }
 
 impl Pool {
-    pub(crate) fn new(router: Router, approximate: ApproximateIndex, kv_events: bool) -> Self {
+    pub(crate) fn new(role: Role, router: Router, approximate: ApproximateIndex, kv_events: bool) -> Self {
         Pool {
+            role,
             router,
             index: Index::new(),
             approximate,
             kv_events,
-            workers: ArcSwap::default(),
+            engines: ArcSwap::default(),
             silent: ArcSwap::default(),
         }
     }
 
-    /// A worker of the pool.
-    pub(crate) fn worker(&self, id: WorkerId) -> Option<Arc<WorkerInfo>> {
-        self.workers.load().get(&id).cloned()
+    /// The engines as they are now.
+    pub(crate) fn engines(&self) -> Arc<Engines> {
+        self.engines.load_full()
     }
 
-    /// All workers.
-    pub(crate) fn workers(&self) -> Arc<HashMap<WorkerId, Arc<WorkerInfo>>> {
-        self.workers.load_full()
+    /// An engine by the router's name.
+    pub(crate) fn engine(&self, id: WorkerId) -> Option<Arc<Engine>> {
+        self.engines.load().get(id).cloned()
     }
 
-    pub(crate) fn set_workers(&self, workers: HashMap<WorkerId, Arc<WorkerInfo>>) {
-        self.workers.store(Arc::new(workers));
+    /// The router's name of the engine behind an instance; one that is not known is its own.
+    pub(crate) fn engine_of(&self, instance: WorkerId) -> WorkerId {
+        self.engines.load().of_instance(instance).unwrap_or(instance)
+    }
+
+    /// Takes an instance in. For `feed` only.
+    pub(crate) fn join(&self, info: &Arc<WorkerInfo>) {
+        let mut engines = Engines::clone(&self.engines.load());
+        let new = engines.add(info);
+        self.engines.store(Arc::new(engines));
+        let runtime = &info.card.runtime_config;
+        if let Some(id) = new {
+            self.router.worker_joined(roost_router::Worker {
+                id,
+                start_rank: info.ranks.start,
+                ranks: info.ranks.end - info.ranks.start,
+                total_kv_blocks: runtime.total_kv_blocks,
+                max_batched_tokens: runtime.max_num_batched_tokens,
+                max_num_seqs: runtime.max_num_seqs,
+                taints: Vec::new(),
+            });
+        }
+    }
+
+    /// Lets an instance go, and its engine if no other leads there. For `feed` only.
+    pub(crate) fn leave(&self, instance: WorkerId) {
+        let mut engines = Engines::clone(&self.engines.load());
+        let gone = engines.remove(instance);
+        self.engines.store(Arc::new(engines));
+        if let Some(id) = gone {
+            self.router.worker_left(id);
+            self.index.remove_worker(id);
+            self.approximate.remove_worker(id);
+        }
     }
 
     /// How much of a prompt each rank holds: by events where a worker publishes them, else by what was routed.

@@ -40,11 +40,14 @@ pub(crate) struct Prepared {
     pub(crate) session: Session,
     /// Where it must run, if anywhere.
     pub(crate) pin: Pin,
+    /// Where its prefill leg must run, if anywhere.
+    pub(crate) prefill_pin: Pin,
     /// Hashed prompt.
     pub(crate) blocks: Blocks,
     /// Expected output tokens, as hinted.
     pub(crate) expected_output_tokens: Option<u32>,
-    engine: EngineRequest,
+    /// The request as workers get it, but for its rank.
+    pub(crate) engine: EngineRequest,
 }
 
 /// The client's side of a prepared request.
@@ -62,20 +65,6 @@ struct Asked {
     flavor: Flavor,
     generation: Generation,
     calls: Option<Calls>,
-}
-
-impl Prepared {
-    /// Prompt tokens.
-    pub(crate) fn isl(&self) -> u32 {
-        u32::try_from(self.engine.token_ids.len()).unwrap_or(u32::MAX)
-    }
-
-    /// The request as one rank is to get it.
-    pub(crate) fn engine_request(&self, dp_rank: u32) -> EngineRequest {
-        let mut request = self.engine.clone();
-        request.routing.get_or_insert_default().dp_rank = Some(dp_rank);
-        request
-    }
 }
 
 /// Why a request was not prepared.
@@ -348,10 +337,13 @@ fn complete(
         worker: session.worker.or(asked.generation.nvext.worker).map(roost_kv::WorkerId),
         dp_rank: session.dp_rank.or(asked.generation.nvext.dp_rank),
     };
+    let prefill_pin =
+        Pin { worker: session.prefill_worker.map(roost_kv::WorkerId), dp_rank: session.prefill_dp_rank };
     let prepared = Prepared {
         id,
         session,
         pin,
+        prefill_pin,
         blocks,
         expected_output_tokens: asked.generation.nvext.expected_output_tokens,
         engine,

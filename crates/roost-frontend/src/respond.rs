@@ -10,8 +10,3 @@ pub(crate) mod stream;
 
 /// How long the end mark of a worker's stream may take after the finish reason.
 const END_WAIT: Duration = Duration::from_secs(5);
-
-/// How long a worker may say nothing: `silence` until the answer has its finish reason, then only a moment.
-fn patience(finished: bool, silence: Option<Duration>) -> Option<Duration> {
-    if finished { Some(END_WAIT) } else { silence }
-}

@@ -22,6 +22,10 @@ pub(crate) struct Session {
     pub(crate) worker: Option<u64>,
     /// Pin to a data-parallel rank.
     pub(crate) dp_rank: Option<u32>,
+    /// Pin of the prefill leg to a worker instance.
+    pub(crate) prefill_worker: Option<u64>,
+    /// Pin of the prefill leg to a data-parallel rank.
+    pub(crate) prefill_dp_rank: Option<u32>,
     /// Priority jump in seconds.
     pub(crate) priority: Option<i32>,
     /// Strict priority class.
@@ -43,6 +47,9 @@ impl Session {
             is_final: text(headers, "x-dynamo-session-final").is_some_and(|v| v.eq_ignore_ascii_case("true")),
             worker: number(headers, &["x-dynamo-worker-instance-id", "x-worker-instance-id"]),
             dp_rank: number(headers, &["x-dynamo-dp-rank", "x-dp-rank", "x-data-parallel-rank"])
+                .filter(|rank| *rank != u32::MAX),
+            prefill_worker: number(headers, &["x-dynamo-prefill-instance-id", "x-prefill-instance-id"]),
+            prefill_dp_rank: number(headers, &["x-dynamo-prefill-dp-rank", "x-prefill-dp-rank"])
                 .filter(|rank| *rank != u32::MAX),
             priority: number(headers, &["x-dynamo-request-priority"]),
             strict_priority: number(headers, &["x-dynamo-request-strict-priority"]),

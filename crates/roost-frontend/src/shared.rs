@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use roost_cluster::ClusterHandle;
 use roost_telemetry::Registry;
 use roost_wire::Client;
+use tokio_util::sync::CancellationToken;
 
 use crate::admit::Admission;
 use crate::config::Config;
@@ -26,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) pool: Pool,
     pub(crate) memory: PromptMemory,
     pub(crate) admission: Admission,
+    /// Cancelled at the end of the drain: what still runs is ended with an error.
+    pub(crate) cut: CancellationToken,
     draining: AtomicBool,
     /// A model could be served at least once: from then on the process is healthy whatever workers do.
     was_ready: AtomicBool,
@@ -51,6 +54,7 @@ impl Shared {
             client,
             cluster,
             config,
+            cut: CancellationToken::new(),
             draining: AtomicBool::new(false),
             was_ready: AtomicBool::new(false),
         })

@@ -6,6 +6,7 @@ use axum::body::Bytes;
 use axum::response::Response;
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use roost_cluster::Role;
 use roost_openai::{ApiError, ModelEntry, write_model, write_model_list};
 use roost_telemetry::Registry;
 use serde_json::{Value, json};
@@ -58,14 +59,17 @@ fn ready(shared: &Shared, id: &str) -> Response {
     match shared.models.lookup(id) {
         Lookup::Ready(model) => {
             let mut namespaces = serde_json::Map::new();
-            for worker in model.pool.workers().values() {
+            let prefill = model.prefill.load_full().map(|pool| pool.engines());
+            let engines = model.pool.engines();
+            for worker in engines.instances().chain(prefill.iter().flat_map(|p| p.instances())) {
+                let worker = &worker.info;
                 let role = worker.role.as_str();
                 let space = namespaces.entry(worker.endpoint.namespace.clone()).or_insert_with(
                     || json!({"ready": true, "worker_types": {}, "present": [], "missing_worker_types": []}),
                 );
                 let types = &mut space["worker_types"];
                 let count = types[role]["workers"].as_u64().unwrap_or(0) + 1;
-                types[role] = json!({"workers": count, "needs": []});
+                types[role] = json!({"workers": count, "needs": worker.card.needs});
                 let present: Vec<Value> =
                     types.as_object().into_iter().flatten().map(|(name, _)| name.as_str().into()).collect();
                 space["present"] = present.into();
@@ -132,7 +136,10 @@ pub(crate) fn metrics(shared: &Shared) -> Response {
     let pools = shared.models.snapshot();
     let pools = pools.pools.iter().map(|(name, pool)| PoolSample {
         model: name,
-        worker_type: WorkerType::Decode,
+        worker_type: match pool.role {
+            Role::Prefill => WorkerType::Prefill,
+            _ => WorkerType::Decode,
+        },
         router: pool.router.snapshot(),
         index: pool.index.stats(),
     });

@@ -167,7 +167,7 @@ fn card(config: &MockConfig) -> EngineCard {
         tool_call_parser: config.tool_call_parser.clone(),
         reasoning_parser: config.reasoning_parser.clone(),
         bootstrap: config.bootstrap.clone(),
-        runtime_data: serde_json::Map::new(),
+        runtime_data: config.runtime_data.clone(),
     }
 }
 

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::store::Store;
 use crate::{fleet, output, serve, settings, signals};
 
 /// Served name of the demo's model.
@@ -29,8 +28,7 @@ pub(crate) fn run(options: Demo) -> Result<ExitCode> {
         let discovery: Arc<dyn Discovery> = MemoryDiscovery::new();
         let scratch = tempfile::tempdir().context("cannot make a folder for the model")?;
         let workers = mock_options(&options)?;
-        let store = Store::Shared(Arc::clone(&discovery));
-        let fleet = fleet::start(&workers, scratch.path(), &store, &shutdown).await?;
+        let fleet = fleet::start(&workers, scratch.path(), Arc::clone(&discovery)).await?;
         let serve_options = serve_options(&options)?;
         let (address, running) = serve::start(&serve_options, discovery, shutdown.clone()).await?;
         let running = tokio::spawn(running);

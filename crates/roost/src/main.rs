@@ -9,7 +9,6 @@ mod output;
 mod serve;
 mod settings;
 mod signals;
-mod store;
 
 use std::process::ExitCode;
 

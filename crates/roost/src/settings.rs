@@ -51,10 +51,16 @@ pub(crate) fn frontend(o: &options::Serve) -> frontend::Config {
             kv_events: o.router.kv_events,
             approximate_ttl: o.router.approximate_ttl,
             block_size: o.router.block_size,
+            prefill_affinity_ttl: o.router.affinity.prefill_ttl,
+            decode_without_prefill: o.reliability.decode_without_prefill,
+            attempts: o.reliability.attempts,
+            migration_limit: o.reliability.migration_limit,
+            migration_max_tokens: o.reliability.migration_max_tokens,
+            first_token: o.reliability.first_token_timeout,
+            kv_transfer: o.reliability.kv_transfer_timeout,
             min_initial_workers: o.router.min_initial_workers,
             seed: o.router.seed.unwrap_or_else(|| fastrand::u64(..)),
             token_ids_as_bytes: o.plane.token_ids_as_bytes,
-            ..frontend::Route::default()
         },
         models: frontend::ModelSource {
             name: o.model.name.clone(),

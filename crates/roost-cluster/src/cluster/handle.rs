@@ -55,8 +55,7 @@ impl ClusterHandle {
 
     /// Counters and gauges.
     pub fn stats(&self) -> ClusterStats {
-        let store_unreachable = self.store_unreachable_for().unwrap_or_default();
-        ClusterStats { store_unreachable, ..*self.shared.stats.lock() }
+        *self.shared.stats.lock()
     }
 
     /// Waits until the cluster's task has ended. Cancel safe.

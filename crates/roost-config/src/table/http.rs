@@ -30,9 +30,11 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     option(
         "http-backend-stream-timeout-secs",
         seconds(0.0, 86_400.0),
-        "A worker stream that is silent for this long is ended with an error; unset or 0: never.",
+        "A worker that has begun to answer and is silent for this long is taken for lost; 0: never.",
     )
-    .env(&["DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS"]),
+    .env(&["DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS"])
+    .default("600")
+    .dynamo_default("unset"),
     option(
         "http-sse-keep-alive-interval-ms",
         milliseconds(0.0, 3_600_000.0),

@@ -18,20 +18,6 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
         .env(&["DYN_ROUTER_QUEUE_POLICY"])
         .default("fcfs")
         .refused("queueing in the router is not available in this build"),
-    option(
-        "migration-limit",
-        integer(0, u32::MAX as u64),
-        "How often a request that has begun to answer may move to another worker.",
-    )
-    .env(&["DYN_MIGRATION_LIMIT"])
-    .default("0")
-    .refused(
-        "moving a request that has begun to answer is not available in this build (a retry before the first token is \
-         always on)",
-    ),
-    option("migration-max-seq-len", integer(1, u32::MAX as u64), "No migration above this length.")
-        .env(&["DYN_MIGRATION_MAX_SEQ_LEN"])
-        .no_effect("there is no migration of a request that has begun to answer"),
     option("router-replica-sync", Kind::Switch, "Share bookings between frontends.")
         .env(&["DYN_ROUTER_REPLICA_SYNC"])
         .default("false")
@@ -51,13 +37,21 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
         .env(&["DYN_ROUTER_EVENT_THREADS"])
         .default("4")
         .no_effect(OWN_INDEX),
-    option("router-overlap-refresh-after-secs", seconds(0.0, 86_400.0), "Age of an overlap that is looked up again.")
-        .env(&["DYN_ROUTER_OVERLAP_REFRESH_AFTER_SECS"])
-        .default("10")
-        .no_effect("requests do not wait in the router, so an overlap does not age"),
-    option("router-model-card-wait-secs", seconds(0.0, 86_400.0), "How long Dynamo's router waits for a card.")
-        .env(&["DYN_ROUTER_MODEL_CARD_WAIT_SECS"])
-        .no_effect("a worker is used as soon as its card is there"),
+    option(
+        "router-overlap-refresh-after-secs",
+        seconds(0.0, 86_400.0),
+        "Age of an overlap that is looked up again.",
+    )
+    .env(&["DYN_ROUTER_OVERLAP_REFRESH_AFTER_SECS"])
+    .default("10")
+    .no_effect("requests do not wait in the router, so an overlap does not age"),
+    option(
+        "router-model-card-wait-secs",
+        seconds(0.0, 86_400.0),
+        "How long Dynamo's router waits for a card.",
+    )
+    .env(&["DYN_ROUTER_MODEL_CARD_WAIT_SECS"])
+    .no_effect("a worker is used as soon as its card is there"),
     option("router-prefill-load-model", choice(&["none", "ais"]), "Model that predicts prefill time.")
         .env(&["DYN_ROUTER_PREFILL_LOAD_MODEL"])
         .default("none")
@@ -112,9 +106,13 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     option("router-tracking-key-id", Kind::Text, "Name of that key.")
         .env(&["DYN_ROUTER_TRACKING_KEY_ID"])
         .refused(NOT_AVAILABLE),
-    option("encoder-cuda-to-cpu-ratio", integer(1, u64::MAX), "Share of accelerators in device-aware routing.")
-        .env(&["DYN_ENCODER_CUDA_TO_CPU_RATIO"])
-        .no_effect("--router-mode device-aware-weighted is not available"),
+    option(
+        "encoder-cuda-to-cpu-ratio",
+        integer(1, u64::MAX),
+        "Share of accelerators in device-aware routing.",
+    )
+    .env(&["DYN_ENCODER_CUDA_TO_CPU_RATIO"])
+    .no_effect("--router-mode device-aware-weighted is not available"),
     option("enable-session-prefix-index", Kind::Switch, "Block lineage per session.")
         .env(&["DYN_ENABLE_SESSION_PREFIX_INDEX"])
         .default("false")

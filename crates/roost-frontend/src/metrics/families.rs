@@ -1,6 +1,6 @@
 //! Every family, registered once.
 
-use prometheus::{Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use roost_telemetry::{Error, Name, Registry, buckets};
 
 use super::{MetricsOptions, Stage, worker::Workers};
@@ -48,6 +48,7 @@ pub(super) struct Families {
     // Retries.
     pub(super) retries: IntCounterVec,
     pub(super) retry_duration: HistogramVec,
+    pub(super) too_long_to_migrate: IntCounterVec,
     // Models.
     pub(super) card: CardFamilies,
     // The router's own view.
@@ -155,9 +156,6 @@ pub(super) struct ClusterFamilies {
     pub(super) silent: IntGauge,
     pub(super) subscriptions: IntGauge,
     pub(super) connected: IntGauge,
-    pub(super) joined: IntCounter,
-    pub(super) left: IntCounter,
-    pub(super) store_unreachable: Gauge,
 }
 
 impl Families {
@@ -252,6 +250,11 @@ impl Families {
                 "Seconds from the first failure of a request to its first item from another worker, or to its end.",
                 &["migration_type", "model", "outcome"],
                 &[0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0],
+            )?,
+            too_long_to_migrate: r.counter_vec(
+                Frontend("model_migration_max_seq_len_exceeded_total"),
+                "Broken answers that were not continued because they were too long.",
+                &["model"],
             )?,
             card: CardFamilies::register(r)?,
             router: RouterFamilies::register(r, options)?,
@@ -553,12 +556,6 @@ impl ClusterFamilies {
             silent: gauge("roost_kv_silent_workers", "Workers that ought to publish KV events and do not.")?,
             subscriptions: gauge("roost_event_subscriptions", "Event publishers that are followed.")?,
             connected: gauge("roost_event_connections", "Event publishers that are connected.")?,
-            joined: counter("roost_discovery_joined_total", "Workers that joined.")?,
-            left: counter("roost_discovery_left_total", "Workers that left.")?,
-            store_unreachable: r.float_gauge(
-                Name::Full("roost_discovery_unreachable_seconds"),
-                "For how long the discovery store has been out of reach; 0 while it can be read. The last known workers stay.",
-            )?,
         })
     }
 }

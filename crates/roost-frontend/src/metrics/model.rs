@@ -10,8 +10,14 @@ use roost_cluster::ModelCard;
 
 use super::{Endpoint, Outcome, RequestKind, WorkerType, families::Families};
 
-/// Type of a retry before the first token.
-const NEW_REQUEST: &str = "new_request";
+/// When a request moves to another worker: label `migration_type`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Migration {
+    /// Before its first token.
+    NewRequest,
+    /// After it.
+    OngoingRequest,
+}
 
 /// Everything counted per model.
 #[derive(Debug)]
@@ -30,9 +36,9 @@ pub struct ModelMetrics {
     pub(super) output_total: IntCounter,
     pub(super) router_input_tokens: Histogram,
     pub(super) router_reused: IntCounter,
-    retries: IntCounter,
-    /// By whether the retry succeeded.
-    retry_duration: [Histogram; 2],
+    migrations: [MigrationMetrics; Migration::ALL.len()],
+    /// Answers that did not move because they were too long.
+    pub(crate) too_long_to_migrate: IntCounter,
     by_route: [[RouteMetrics; RequestKind::ALL.len()]; Endpoint::ALL.len()],
     card: CardGauges,
 }
@@ -44,6 +50,13 @@ pub(super) struct RouteMetrics {
     pub(super) ended: [IntCounter; Outcome::ALL.len()],
     pub(super) cancelled: IntCounter,
     pub(super) rejected: IntCounter,
+}
+
+/// By whether it succeeded.
+#[derive(Debug)]
+struct MigrationMetrics {
+    total: IntCounter,
+    duration: [Histogram; 2],
 }
 
 #[derive(Debug)]
@@ -96,9 +109,12 @@ impl ModelMetrics {
             output_total: f.output_total.with_label_values(model),
             router_input_tokens: f.router.input_tokens(name, phase),
             router_reused: f.router.reused(name, phase),
-            retries: f.retries.with_label_values(&[NEW_REQUEST, name]),
-            retry_duration: ["failure", "success"]
-                .map(|outcome| f.retry_duration.with_label_values(&[NEW_REQUEST, name, outcome])),
+            migrations: Migration::ALL.map(|migration| MigrationMetrics {
+                total: f.retries.with_label_values(&[migration.as_str(), name]),
+                duration: ["failure", "success"]
+                    .map(|outcome| f.retry_duration.with_label_values(&[migration.as_str(), name, outcome])),
+            }),
+            too_long_to_migrate: f.too_long_to_migrate.with_label_values(model),
             by_route,
             card: CardGauges {
                 context_length: f.card.context_length.with_label_values(model),
@@ -130,18 +146,30 @@ impl ModelMetrics {
         self.card.ready.set(i64::from(ready));
     }
 
-    /// Counts a request that is tried on another worker before its first token.
-    pub fn retried(&self) {
-        self.retries.inc();
+    /// Counts a request that is placed on another worker after a failure.
+    pub fn migrated(&self, migration: Migration) {
+        self.migrations[migration as usize].total.inc();
     }
 
-    /// Records how a retry before the first token ended, and how long after the first failure.
-    pub fn retry_ended(&self, took: Duration, succeeded: bool) {
-        self.retry_duration[usize::from(succeeded)].observe(took.as_secs_f64());
+    /// Records how such a request went on, and how long after the first failure.
+    pub fn migration_ended(&self, migration: Migration, took: Duration, succeeded: bool) {
+        self.migrations[migration as usize].duration[usize::from(succeeded)].observe(took.as_secs_f64());
     }
 
     pub(super) fn route(&self, endpoint: Endpoint, kind: RequestKind) -> &RouteMetrics {
         &self.by_route[endpoint.index()][kind.index()]
+    }
+}
+
+impl Migration {
+    const ALL: [Self; 2] = [Self::NewRequest, Self::OngoingRequest];
+
+    /// The label value.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NewRequest => "new_request",
+            Self::OngoingRequest => "ongoing_request",
+        }
     }
 }
 

@@ -491,8 +491,8 @@ fn the_planes_counters_are_taken_over() {
 fn small_counters() {
     let bench = Bench::new();
     bench.metrics.ignored_fields(3);
-    bench.model.retried();
-    bench.model.retry_ended(Duration::from_millis(30), true);
+    bench.model.migrated(Migration::NewRequest);
+    bench.model.migration_ended(Migration::NewRequest, Duration::from_millis(30), true);
     bench.model.ready(true);
     bench.metrics.kv_applied(&Applied { stored: 5, skipped: 1, ..Applied::default() });
     drop(bench.metrics.stage(Stage::Route));

@@ -1,7 +1,6 @@
 //! A unary answer: the same items, folded.
 
 use std::future::poll_fn;
-use std::time::Duration;
 
 use roost_openai::{Finish, Piece, TokenLogprob, ToolCall};
 
@@ -41,16 +40,15 @@ impl Whole {
     }
 }
 
-/// Folds a worker's stream. `silence` bounds the pause between two items.
+/// Folds a worker's stream.
 pub(crate) async fn collect(
     mut active: Active,
     choices: &mut Choices,
     finisher: &mut Finisher,
-    silence: Option<Duration>,
 ) -> Result<Vec<Whole>, Failure> {
     finisher.answered(&active);
     let mut wholes: Vec<Whole> = (0..choices.len()).map(|_| Whole::default()).collect();
-    let result = fold(&mut active, choices, finisher, silence, &mut wholes).await;
+    let result = fold(&mut active, choices, finisher, &mut wholes).await;
     take(choices, &mut wholes);
     wholes.truncate(choices.len());
     choices.take_ends(|index, finish, logprobs, _| {
@@ -77,7 +75,6 @@ async fn fold(
     active: &mut Active,
     choices: &mut Choices,
     finisher: &mut Finisher,
-    silence: Option<Duration>,
     wholes: &mut [Whole],
 ) -> Result<(), Failure> {
     let mut next = active.take_first();
@@ -90,13 +87,13 @@ async fn fold(
                 return Ok(());
             }
         }
-        let limit = super::patience(choices.is_finished(), silence);
-        let item = match limit {
-            None => poll_fn(|cx| active.poll_next(cx)).await,
-            Some(limit) => match tokio::time::timeout(limit, poll_fn(|cx| active.poll_next(cx))).await {
+        let item = poll_fn(|cx| active.poll_next(cx));
+        let item = match choices.is_finished() {
+            false => item.await,
+            // Only the end mark is missing, and perhaps usage: not worth a long wait.
+            true => match tokio::time::timeout(super::END_WAIT, item).await {
                 Ok(item) => item,
-                Err(_) if choices.is_finished() => return Ok(()),
-                Err(_) => return Err(Failure::silence()),
+                Err(_) => return Ok(()),
             },
         };
         match item {

@@ -23,8 +23,6 @@ const EVENT_BYTES: usize = 1024;
 pub(crate) struct Pace {
     /// Comment after this much silence.
     pub(crate) keep_alive: Option<Duration>,
-    /// Error after this much silence of the worker.
-    pub(crate) worker_silence: Option<Duration>,
     /// One more chunk with the usage.
     pub(crate) include_usage: bool,
 }
@@ -177,15 +175,11 @@ impl AnswerBody {
     fn poll_timer(&mut self, cx: &mut Context<'_>) {
         loop {
             let now = Instant::now();
-            let silence = super::patience(self.finish_sent, self.pace.worker_silence);
-            let silent_at = silence.map(|limit| self.heard + limit);
+            // Only the end mark is missing, and perhaps usage: not worth a long wait.
+            let silent_at = self.finish_sent.then(|| self.heard + super::END_WAIT);
             let quiet_at = self.pace.keep_alive.map(|limit| self.spoke + limit);
             if silent_at.is_some_and(|at| at <= now) && matches!(self.state, State::Streaming(_)) {
-                if self.finish_sent {
-                    self.complete()
-                } else {
-                    self.fail(Failure::silence())
-                }
+                self.complete();
                 return;
             }
             if quiet_at.is_some_and(|at| at <= now) {

@@ -57,6 +57,8 @@ pub struct MockConfig {
     pub tool_call_parser: Option<String>,
     /// Reasoning parser to announce.
     pub reasoning_parser: Option<String>,
+    /// Further facts to announce, such as which engine a gateway belongs to.
+    pub runtime_data: serde_json::Map<String, serde_json::Value>,
     /// Cancelled by a scripted `exit`: whoever runs the worker ends it abruptly.
     pub exit: CancellationToken,
 }
@@ -151,6 +153,7 @@ impl MockConfig {
             transfers: None,
             tool_call_parser: None,
             reasoning_parser: None,
+            runtime_data: serde_json::Map::new(),
             exit: CancellationToken::new(),
         }
     }

@@ -1,0 +1,161 @@
+//! A place for one leg: the router's choice, its booking, and the instance that leads to it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use roost_cluster::WorkerInfo;
+use roost_kv::{Overlap, WorkerId, WorkerRank};
+use roost_router::{Lease, Pin, Placement, Request as RouteRequest};
+use roost_wire::Call;
+use roost_wire::message::{EngineRequest, TokenIdFormat};
+
+use super::Request;
+use super::leg::Leg;
+use crate::failure::Failure;
+use crate::models::{Engine, Instance, Pool};
+
+/// How long a worker that has left discovery may still take to accept a call: one that leaves in good order does so
+/// at once, one that has died never does.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Who failed a request already. Both pools' workers in one list: their ids are unique.
+#[derive(Debug, Default)]
+pub(super) struct Tried {
+    instances: Vec<WorkerId>,
+    engines: Vec<WorkerId>,
+    /// Workers that were lost after they had taken the request.
+    pub(super) losses: u32,
+    /// Legs that were called, the successful ones included.
+    pub(super) calls: usize,
+}
+
+/// A booked place.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) placement: Placement,
+    lease: Lease,
+    engine: Arc<Engine>,
+    pub(super) instance: Arc<Instance>,
+}
+
+/// What becomes of a leg's booking: told how the leg ended, or given back when dropped.
+#[derive(Debug)]
+pub(super) struct Booking {
+    pub(super) lease: Lease,
+    engine: Arc<Engine>,
+    instance: Arc<Instance>,
+}
+
+impl Request<'_> {
+    /// Asks the pool's router for a place and takes it.
+    pub(super) fn seat(
+        &self,
+        pool: &Pool,
+        overlap: &Overlap,
+        pin: Pin,
+        tried: &Tried,
+    ) -> Result<Seat, Failure> {
+        let prepared = self.prepared;
+        let request = RouteRequest {
+            id: Some(&prepared.id),
+            session: prepared.session.id.as_deref(),
+            parent: prepared.session.parent.as_deref(),
+            pin: Pin { worker: pin.worker.map(|worker| pool.engine_of(worker)), ..pin },
+            exclude: &tried.engines,
+            expected_output_tokens: prepared.expected_output_tokens,
+            ..RouteRequest::new(
+                self.progress.isl(),
+                prepared.blocks.block_size,
+                &prepared.blocks.sequence,
+                overlap,
+            )
+        };
+        let (placement, lease) =
+            pool.router.place(&request).map_err(|rejection| Failure::rejected(&rejection))?;
+        let engine = pool.engine(placement.rank.worker).ok_or_else(Failure::gone)?;
+        let instance = engine.pick(Instant::now(), pin.worker, &tried.instances).ok_or_else(Failure::gone)?;
+        Ok(Seat { placement, lease, engine, instance })
+    }
+
+    /// Calls a leg and waits until its worker has accepted it. A failure closes the booking.
+    pub(super) async fn call(
+        &self,
+        seat: Seat,
+        body: &EngineRequest,
+        tried: &mut Tried,
+    ) -> Result<Leg, Failure> {
+        let Seat { placement, lease, engine, instance } = seat;
+        tried.calls += 1;
+        let target = &instance.info.target;
+        let format = match self.shared.config.route.token_ids_as_bytes {
+            true => TokenIdFormat::Bytes,
+            false => TokenIdFormat::Array,
+        };
+        let body = body.encode(crate::plane::codec(target.codec), format).map_err(|e| Failure::encode(&e))?;
+        let target = crate::plane::target(target);
+        let call = self.shared.client.call(&target, Call::new(&self.prepared.id, body));
+        let farewell = async {
+            instance.gone.cancelled().await;
+            tokio::time::sleep(FAREWELL).await;
+        };
+        let called = tokio::select! {
+            biased;
+            called = call => called.map_err(|error| Failure::call(&error)),
+            () = farewell => Err(Failure::gone()),
+        };
+        let booking = Booking { lease, engine: Arc::clone(&engine), instance: Arc::clone(&instance) };
+        match called {
+            Ok(stream) => Ok(Leg { stream, placement, booking }),
+            Err(failure) => Err(booking.failed(failure, tried)),
+        }
+    }
+}
+
+impl Seat {
+    /// Where it is, under the name that workers and clients know.
+    pub(super) fn rank(&self) -> WorkerRank {
+        WorkerRank::new(self.instance.info.worker, self.placement.rank.dp_rank)
+    }
+}
+
+impl Booking {
+    /// Where the leg runs, under the name that workers and clients know.
+    pub(super) fn worker(&self) -> WorkerId {
+        self.instance.info.worker
+    }
+
+    /// What the worker announces.
+    pub(super) fn info(&self) -> &WorkerInfo {
+        &self.instance.info
+    }
+
+    /// The leg failed: gives the booking back, remembers the worker as tried, and has it avoided if it is to blame.
+    ///
+    /// Of the workers that one request loses only the first is blamed: the second loss speaks against the request,
+    /// and a request that kills workers must not have the rest of the fleet avoided.
+    pub(super) fn failed(self, failure: Failure, tried: &mut Tried) -> Failure {
+        let now = Instant::now();
+        let id = self.worker();
+        tried.instances.push(id);
+        if self.engine.is_exhausted(&tried.instances) {
+            tried.engines.push(self.engine.id);
+        }
+        tried.losses += u32::from(failure.lost_worker);
+        let failure = if failure.lost_worker && tried.losses > 1 { failure.blameless() } else { failure };
+        tracing::debug!(worker = format_args!("{:x}", id.0), %failure, "leg failed");
+        self.close(now, &failure);
+        failure
+    }
+
+    /// Gives the booking back; a worker at fault is avoided for a while.
+    pub(super) fn close(self, now: Instant, failure: &Failure) {
+        match failure.worker_failure() {
+            None => self.lease.finish(roost_router::End::Failed),
+            Some(_) if self.engine.has_other_ways(now, self.worker()) => {
+                self.instance.avoid(now);
+                self.lease.finish(roost_router::End::Failed);
+            }
+            Some(kind) => self.lease.worker_failed(kind),
+        }
+    }
+}
