@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use roost_cluster::{
-    Cluster as Feed, ClusterConfig, Discovery, FileDiscovery, FileDiscoveryConfig, MemoryDiscovery,
+    Cluster as Feed, ClusterConfig, Discovery, EtcdConfig, EtcdDiscovery, FileDiscovery, FileDiscoveryConfig,
+    MemoryDiscovery,
 };
 use roost_frontend::metrics::{Metrics, MetricsOptions};
 use roost_frontend::{Config, Frontend, ModelSource, Parts, PlaneRecovery};
@@ -81,6 +82,8 @@ pub struct Options {
     pub context_length: u32,
     /// Folder of a file store; memory discovery without one.
     pub store: Option<PathBuf>,
+    /// A store in etcd instead.
+    pub etcd: Option<EtcdConfig>,
 }
 
 impl Options {
@@ -121,6 +124,7 @@ impl Options {
             parsers: (None, None),
             context_length: 262_144,
             store: None,
+            etcd: None,
         }
     }
 
@@ -141,9 +145,10 @@ impl Options {
     /// Starts it and waits until the model is served by every worker.
     pub async fn start(self) -> Result<Cluster> {
         let files = TempDir::new()?;
-        let discovery: Arc<dyn Discovery> = match &self.store {
-            None => MemoryDiscovery::new(),
-            Some(root) => FileDiscovery::open(FileDiscoveryConfig::new(root))?,
+        let discovery: Arc<dyn Discovery> = match (&self.etcd, &self.store) {
+            (Some(etcd), _) => EtcdDiscovery::open(etcd.clone())?,
+            (None, Some(root)) => FileDiscovery::open(FileDiscoveryConfig::new(root))?,
+            (None, None) => MemoryDiscovery::new(),
         };
         let mut cluster = Cluster {
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -229,7 +234,11 @@ impl Cluster {
             ..MockConfig::new(model, files)
         };
         change(&mut engine);
-        let mut config = WorkerConfig::new(Arc::clone(&self.discovery));
+        let mut config = WorkerConfig::new(match &options.etcd {
+            // In etcd a worker's id is that of its lease: every worker takes part on its own.
+            Some(etcd) => EtcdDiscovery::open(etcd.clone())?,
+            None => Arc::clone(&self.discovery),
+        });
         config.codec_for_journal = Some(codec);
         config.journal = Arc::new(Journal::new(100_000));
         if !options.kv_events {

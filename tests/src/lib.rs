@@ -1,9 +1,11 @@
 //! In-process cluster harness: real sockets, port 0, no sleeps but to look again.
 
 pub mod cluster;
+pub mod etcd;
 pub mod http;
 pub mod peers;
 
 pub use cluster::{Cluster, MODEL, Options, copy_folder, fixture, worker_of};
+pub use etcd::Etcd;
 pub use http::{Events, Reply, Request};
 pub use peers::{Peer, Peers};

@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 #[derive(Debug, Clone)]
 pub struct Peers {
     root: PathBuf,
+    variables: Vec<(String, String)>,
 }
 
 /// A running peer; stopped when dropped.
@@ -35,7 +36,17 @@ impl Peers {
                 return None;
             }
         }
-        Some(Peers { root })
+        Some(Peers { root, variables: Vec::new() })
+    }
+
+    /// Peers that find each other in an etcd at this address; the store given at their start only holds their logs.
+    #[must_use]
+    pub fn in_etcd(mut self, url: &str) -> Self {
+        self.variables = vec![
+            ("DYN_DISCOVERY_BACKEND".to_owned(), "etcd".to_owned()),
+            ("ETCD_ENDPOINTS".to_owned(), url.to_owned()),
+        ];
+        self
     }
 
     /// A model folder: the Qwen3 tokenizer and template, no weights.
@@ -99,6 +110,7 @@ impl Peers {
             .args(fixed)
             .args(arguments)
             .env("HOME", store.with_file_name(format!("home-{name}-{number}")))
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .envs(variables.iter().copied())
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)

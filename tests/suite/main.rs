@@ -6,6 +6,7 @@ mod balance;
 mod calls;
 mod choices;
 mod disagg;
+mod etcd;
 mod faults;
 mod interop;
 mod readiness;

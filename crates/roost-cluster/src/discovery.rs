@@ -5,9 +5,11 @@
 //! true. The price, a record deleted and written again between two looks shows as one change, is harmless: keys
 //! carry the id of the process that wrote them.
 
+mod etcd;
 mod file;
 mod memory;
 mod snapshot;
+mod tls;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -17,9 +19,11 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
+pub use etcd::{EtcdConfig, EtcdDiscovery};
 pub use file::{FileDiscovery, FileDiscoveryConfig};
 pub use memory::MemoryDiscovery;
 pub use snapshot::{Change, Snapshot};
+pub use tls::{Pem, TlsError, TlsIdentity};
 
 use crate::record::RecordKey;
 
@@ -85,6 +89,23 @@ pub enum DiscoveryError {
         path: PathBuf,
         /// Why it failed.
         source: std::io::Error,
+    },
+    /// The store cannot be set up as configured.
+    #[error("{0}")]
+    Config(String),
+    /// The store does not answer.
+    #[error("the discovery store cannot be reached: {reason}")]
+    Unreachable {
+        /// The last failure.
+        reason: String,
+    },
+    /// The store answered with a refusal.
+    #[error("the discovery store refuses record {key}: {reason}")]
+    Refused {
+        /// The key.
+        key: RecordKey,
+        /// What the store says.
+        reason: String,
     },
     /// Too many orders wait already.
     #[error("the discovery store is behind with its orders")]

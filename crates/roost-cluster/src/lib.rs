@@ -17,7 +17,10 @@ mod zmtp;
 pub use cluster::{
     Cluster, ClusterConfig, ClusterHandle, ClusterStats, NamespaceFilter, RecoveryError, RecoverySource,
 };
-pub use discovery::{Discovery, DiscoveryError, FileDiscovery, FileDiscoveryConfig, MemoryDiscovery};
+pub use discovery::{
+    Discovery, DiscoveryError, EtcdConfig, EtcdDiscovery, FileDiscovery, FileDiscoveryConfig,
+    MemoryDiscovery, Pem, TlsIdentity,
+};
 pub use files::{Attempt, CardFiles, CardFilesConfig, FilesError, LoadedFiles, TokenizerFile};
 pub use record::{CardRecord, Codec, EndpointId, InstanceRecord, ModelCard, Target};
 pub use registration::{Registration, WorkerRecords};

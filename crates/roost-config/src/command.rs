@@ -99,8 +99,9 @@ fn run(
     let mut resolved = resolve::resolve(command, &arguments.given, environment, &file);
     if command.name == table::SERVE.name {
         serve::apply_presets(&mut resolved);
-        serve::check(&mut resolved, environment);
+        serve::check(&mut resolved);
     }
+    serve::check_discovery(&mut resolved);
     problems.append(&mut resolved.problems);
     if !problems.is_empty() {
         return Err(Problems::new(problems, Some(command.name)));

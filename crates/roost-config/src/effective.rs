@@ -41,10 +41,12 @@ pub struct Entry {
     pub name: &'static str,
     /// Section in the configuration file.
     pub section: &'static str,
-    /// Value as it could be given again; `None`: unset.
+    /// Value as it could be given again, unless it is a secret; `None`: unset.
     pub value: Option<String>,
     /// Whether the value is written with quotes in a configuration file.
     pub(crate) quoted: bool,
+    /// The value is not the value.
+    pub(crate) secret: bool,
     /// Where it came from.
     pub source: Source,
 }
@@ -87,6 +89,9 @@ impl Effective {
             }
             let _ = match &entry.value {
                 None => writeln!(text, "# {} is unset", entry.name),
+                Some(_) if entry.secret => {
+                    writeln!(text, "# {} is set by {} and not shown", entry.name, entry.source)
+                }
                 Some(value) if entry.quoted => {
                     writeln!(text, "{} = {} # {}", entry.name, quote(value), entry.source)
                 }

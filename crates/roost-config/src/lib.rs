@@ -39,7 +39,7 @@ pub use problem::{Problem, Problems};
 pub use reference::{configuration_file, options_document};
 pub use serve::{
     AffinityMode, AffinityOptions, BusyThresholds, CostOptions, DiscoveryBackend, DiscoveryOptions,
-    ErrorShape, EventOptions, HistogramRange, HttpOptions, LimitOptions, LogFormat, LogOptions,
+    ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, LimitOptions, LogFormat, LogOptions,
     MetricsOptions, ModelOptions, NamespaceFilter, PlaneOptions, ProcessOptions, ReasoningField,
     ReliabilityOptions, RouterMode, RouterOptions, Serve, TokenizerBackend, TokenizerOptions,
 };

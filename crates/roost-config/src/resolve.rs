@@ -28,6 +28,9 @@ struct Setting {
     source: Source,
 }
 
+/// Stands for the value of a secret.
+const NOT_SHOWN: &str = "(not shown)";
+
 /// A text that something gave for an option, strongest source first.
 struct Raw<'a> {
     text: &'a str,
@@ -112,6 +115,12 @@ impl Resolved {
         self.settings.iter().any(|setting| setting.spec.name == name && setting.source != Source::Default)
     }
 
+    /// What set the option, if something did.
+    pub(crate) fn source(&self, name: &str) -> Option<&Source> {
+        let setting = self.settings.iter().find(|setting| setting.spec.name == name)?;
+        Some(&setting.source).filter(|source| **source != Source::Default)
+    }
+
     pub(crate) fn value(&self, name: &str) -> Option<&Value> {
         self.settings.iter().find(|setting| setting.spec.name == name)?.value.as_ref()
     }
@@ -132,11 +141,21 @@ impl Resolved {
             if spec.status != Status::Supported {
                 continue;
             }
-            let text = value.as_ref().map(ToString::to_string);
+            let text = match &value {
+                Some(_) if spec.secret => Some(NOT_SHOWN.to_owned()),
+                value => value.as_ref().map(ToString::to_string),
+            };
             let quoted = !matches!(value, Some(Value::Switch(_) | Value::Integer(_) | Value::Number(_)));
             values.insert(spec.name, value);
             if !table::is_about_the_file(spec) {
-                entries.push(Entry { name: spec.name, section: section.key, value: text, quoted, source });
+                entries.push(Entry {
+                    name: spec.name,
+                    section: section.key,
+                    value: text,
+                    quoted,
+                    secret: spec.secret,
+                    source,
+                });
             }
         }
         (values, Effective::new(entries))

@@ -9,7 +9,7 @@ use crate::effective::Effective;
 
 pub use reliability::ReliabilityOptions;
 
-pub(crate) use build::{apply_presets, build, check, discovery, log};
+pub(crate) use build::{apply_presets, build, check, check_discovery, discovery, log};
 
 /// Options of `roost serve`: plain data, validated, no behaviour.
 #[derive(Debug, Clone)]
@@ -263,10 +263,40 @@ pub struct DiscoveryOptions {
 /// Store of worker records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DiscoveryBackend {
+    /// etcd.
+    Etcd(Box<EtcdOptions>),
     /// One file per record below this folder.
     File(PathBuf),
     /// Within this process.
     Memory,
+}
+
+/// How etcd is reached.
+#[derive(Clone, PartialEq, Eq)]
+pub struct EtcdOptions {
+    /// Addresses of members.
+    pub endpoints: Vec<String>,
+    /// Lifetime of records after their owner has died.
+    pub lease_ttl: Duration,
+    /// Longest wait for the store at the start.
+    pub startup_timeout: Duration,
+    /// Pause between pings. `None`: no pings.
+    pub ping_interval: Option<Duration>,
+    /// Longest wait for the answer to a ping.
+    pub ping_timeout: Duration,
+    /// User and password.
+    pub user: Option<(String, String)>,
+    /// Trusted certificates: a path or PEM. `None`: the system's.
+    pub ca: Option<String>,
+    /// Own certificate and key: paths or PEM.
+    pub client: Option<(String, String)>,
+}
+
+/// Without password and key.
+impl std::fmt::Debug for EtcdOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EtcdOptions").field("endpoints", &self.endpoints).finish_non_exhaustive()
+    }
 }
 
 /// Which namespaces are looked at.

@@ -19,6 +19,8 @@ pub struct OptionSpec {
     pub help: &'static str,
     /// What roost does with it.
     pub status: Status,
+    /// The value is shown to nobody.
+    pub secret: bool,
 }
 
 /// Type of a value and what is accepted.
@@ -152,6 +154,7 @@ pub(crate) const fn option(name: &'static str, kind: Kind, help: &'static str) -
         dynamo_default: None,
         help,
         status: Status::Supported,
+        secret: false,
     }
 }
 
@@ -173,6 +176,11 @@ impl OptionSpec {
 
     pub(crate) const fn dynamo_default(mut self, text: &'static str) -> Self {
         self.dynamo_default = Some(text);
+        self
+    }
+
+    pub(crate) const fn secret(mut self) -> Self {
+        self.secret = true;
         self
     }
 

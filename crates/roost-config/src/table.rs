@@ -57,6 +57,7 @@ pub static MOCK_WORKER: CommandSpec = CommandSpec {
         Section { title: "Model", key: "model", options: worker::MODEL },
         Section { title: "Engine", key: "engine", options: worker::ENGINE },
         Section { title: "Network", key: "network", options: worker::NETWORK },
+        Section { title: "Discovery", key: "discovery", options: discovery::STORE },
         Section { title: "Logs", key: "log", options: observe::LOG },
     ],
     reads_config_file: false,

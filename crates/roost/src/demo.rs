@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use crate::store::Store;
 use crate::{fleet, output, serve, settings, signals};
 
 /// Served name of the demo's model.
@@ -28,7 +29,8 @@ pub(crate) fn run(options: Demo) -> Result<ExitCode> {
         let discovery: Arc<dyn Discovery> = MemoryDiscovery::new();
         let scratch = tempfile::tempdir().context("cannot make a folder for the model")?;
         let workers = mock_options(&options)?;
-        let fleet = fleet::start(&workers, scratch.path(), Arc::clone(&discovery)).await?;
+        let store = Store::Shared(Arc::clone(&discovery));
+        let fleet = fleet::start(&workers, scratch.path(), &store, &shutdown).await?;
         let serve_options = serve_options(&options)?;
         let (address, running) = serve::start(&serve_options, discovery, shutdown.clone()).await?;
         let running = tokio::spawn(running);

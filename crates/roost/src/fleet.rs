@@ -6,13 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use roost_cluster::{Discovery, FileDiscovery, FileDiscoveryConfig, MemoryDiscovery};
-use roost_config::{AnswerMode, DiscoveryBackend, MockWorker, WorkerRole};
+use roost_cluster::Discovery;
+use roost_config::{AnswerMode, MockWorker, WorkerRole};
 use roost_tokenizer::{Backend, Tokenizer};
 use roost_worker::{
     Answer, EventsConfig, MockConfig, MockEngine, MockTiming, ModelFiles, Role, RunningWorker, ScriptBook,
     SystemConfig, TextCodec, WorkerConfig, WorkerServer,
 };
+use tokio_util::sync::CancellationToken;
+
+use crate::store::Store;
 
 /// How long a leaving worker goes on accepting, so that frontends notice first.
 const GRACE: Duration = Duration::from_millis(500);
@@ -23,20 +26,12 @@ const DRAIN: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(crate) struct Fleet(Vec<RunningWorker>);
 
-/// The store that the options name.
-pub(crate) fn store(backend: &DiscoveryBackend) -> Result<Arc<dyn Discovery>> {
-    Ok(match backend {
-        DiscoveryBackend::Memory => MemoryDiscovery::new(),
-        DiscoveryBackend::File(root) => FileDiscovery::open(FileDiscoveryConfig::new(root))
-            .with_context(|| format!("cannot use {} for discovery (DYN_FILE_KV)", root.display()))?,
-    })
-}
-
 /// Starts the workers that `options` describe; a model of our own goes into `scratch` when none is named.
 pub(crate) async fn start(
     options: &MockWorker,
     scratch: &Path,
-    discovery: Arc<dyn Discovery>,
+    store: &Store,
+    shutdown: &CancellationToken,
 ) -> Result<Fleet> {
     let (files, codec) = match &options.model_path {
         None => (
@@ -48,7 +43,8 @@ pub(crate) async fn start(
     let mut workers = Vec::with_capacity(options.workers);
     for number in 0..options.workers {
         let engine = MockEngine::new(engine(options, &files, &codec, number)?);
-        let worker = WorkerServer::start(Arc::new(engine), server(options, &codec, &discovery, number))
+        let discovery = store.participant(shutdown).await?;
+        let worker = WorkerServer::start(Arc::new(engine), server(options, &codec, discovery, number))
             .await
             .with_context(|| format!("cannot start mock worker {number}"))?;
         workers.push(worker);
@@ -121,13 +117,13 @@ fn engine(options: &MockWorker, files: &ModelFiles, codec: &TextCodec, number: u
 fn server(
     options: &MockWorker,
     codec: &TextCodec,
-    discovery: &Arc<dyn Discovery>,
+    discovery: Arc<dyn Discovery>,
     number: usize,
 ) -> WorkerConfig {
     // Fixed ports are for one worker; the others of a process take the next ones.
     let offset = u16::try_from(number).unwrap_or(u16::MAX);
     let port = |first: u16| if first == 0 { 0 } else { first.saturating_add(offset) };
-    let mut config = WorkerConfig::new(Arc::clone(discovery));
+    let mut config = WorkerConfig::new(discovery);
     config.namespace.clone_from(&options.namespace);
     config.component = Some(options.component.clone());
     config.listen.bind = SocketAddr::new(options.host, port(options.port));

@@ -9,6 +9,7 @@ mod output;
 mod serve;
 mod settings;
 mod signals;
+mod store;
 
 use std::process::ExitCode;
 

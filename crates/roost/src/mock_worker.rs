@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use roost_config::{MockWorker, ProcessOptions};
 
+use crate::store::Store;
 use crate::{banner, fleet, serve, settings, signals};
 
 /// Runs the workers until a signal, then drains them.
@@ -14,9 +15,9 @@ pub(crate) fn run(options: MockWorker) -> Result<ExitCode> {
     let process = ProcessOptions { worker_threads: None, max_blocking_threads: None, fd_limit_target: None };
     serve::runtime(&process)?.block_on(async {
         let shutdown = signals::shutdown()?;
-        let discovery = fleet::store(&options.discovery)?;
+        let store = Store::new(&options.discovery, None)?;
         let files = tempfile::tempdir().context("cannot make a folder for the model")?;
-        let fleet = fleet::start(&options, files.path(), discovery).await?;
+        let fleet = fleet::start(&options, files.path(), &store, &shutdown).await?;
         shutdown.cancelled().await;
         fleet.drain().await;
         Ok(ExitCode::SUCCESS)

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use roost_cluster::{Cluster, ClusterConfig, Discovery, FileDiscovery, FileDiscoveryConfig, MemoryDiscovery};
-use roost_config::{DiscoveryBackend, DiscoveryOptions, NamespaceFilter, ProcessOptions, Serve};
+use roost_cluster::{Cluster, ClusterConfig, Discovery};
+use roost_config::{NamespaceFilter, ProcessOptions, Serve};
 use roost_frontend::metrics::Metrics;
 use roost_frontend::{Frontend, Parts, PlaneRecovery};
 use roost_telemetry::Registry;
@@ -16,6 +16,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::store::Store;
 use crate::{banner, descriptors, settings, signals};
 
 /// Runs until a signal, then drains.
@@ -27,7 +28,9 @@ pub(crate) fn run(options: Serve) -> Result<ExitCode> {
     }
     runtime(&options.process)?.block_on(async {
         let shutdown = signals::shutdown()?;
-        let discovery = discovery(&options.discovery)?;
+        let poll = Some(options.discovery.poll_interval);
+        let store = Store::new(&options.discovery.backend, poll)?;
+        let discovery = store.participant(&shutdown).await?;
         let (address, running) = start(&options, discovery, shutdown).await?;
         tracing::info!(%address, "serving");
         let drained = running.await;
@@ -99,19 +102,6 @@ fn bind(options: &Serve) -> Result<TcpListener> {
         TcpListener::from_std(socket.into())
     };
     listen().with_context(|| format!("cannot listen on {address} (--http-host, --http-port)"))
-}
-
-/// The store that the options name.
-fn discovery(options: &DiscoveryOptions) -> Result<Arc<dyn Discovery>> {
-    Ok(match &options.backend {
-        DiscoveryBackend::Memory => MemoryDiscovery::new(),
-        DiscoveryBackend::File(root) => {
-            let config =
-                FileDiscoveryConfig { poll: options.poll_interval, ..FileDiscoveryConfig::new(root) };
-            FileDiscovery::open(config)
-                .with_context(|| format!("cannot use {} for discovery (DYN_FILE_KV)", root.display()))?
-        }
-    })
 }
 
 fn cluster_config(options: &Serve) -> ClusterConfig {

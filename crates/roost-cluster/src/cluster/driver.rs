@@ -149,6 +149,7 @@ impl Driver {
         let updates = if changed { self.state.reconcile() } else { Vec::new() };
         self.seen = now;
         self.show();
+        self.count_changes(&updates);
         for update in updates {
             self.emit(update).await?;
         }
@@ -350,6 +351,17 @@ impl Driver {
             _ => {
                 self.shared.stats.lock().late_messages += 1;
                 Ok(())
+            }
+        }
+    }
+
+    fn count_changes(&self, updates: &[Update]) {
+        let mut stats = self.shared.stats.lock();
+        for update in updates {
+            match update {
+                Update::Joined(_) => stats.joined += 1,
+                Update::Left { .. } => stats.left += 1,
+                _ => {}
             }
         }
     }

@@ -55,7 +55,8 @@ impl ClusterHandle {
 
     /// Counters and gauges.
     pub fn stats(&self) -> ClusterStats {
-        *self.shared.stats.lock()
+        let store_unreachable = self.store_unreachable_for().unwrap_or_default();
+        ClusterStats { store_unreachable, ..*self.shared.stats.lock() }
     }
 
     /// Waits until the cluster's task has ended. Cancel safe.

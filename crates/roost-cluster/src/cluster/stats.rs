@@ -1,5 +1,7 @@
 //! What has happened so far.
 
+use std::time::Duration;
+
 use crate::events::FeedStats;
 
 /// Counters (growing) and gauges (as of now) of the cluster view.
@@ -41,6 +43,12 @@ pub struct ClusterStats {
     pub subscriptions: u64,
     /// Gauge: event publishers that are connected.
     pub connected: u64,
+    /// Workers that joined.
+    pub joined: u64,
+    /// Workers that left.
+    pub left: u64,
+    /// Gauge: for how long the store has been out of reach; zero while it can be read.
+    pub store_unreachable: Duration,
 }
 
 impl ClusterStats {

@@ -4,14 +4,11 @@ use std::time::Duration;
 
 use super::{
     AffinityMode, AffinityOptions, BusyThresholds, CostOptions, DiscoveryBackend, DiscoveryOptions,
-    ErrorShape, EventOptions, HistogramRange, HttpOptions, LimitOptions, LogFormat, LogOptions,
+    ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, LimitOptions, LogFormat, LogOptions,
     MetricsOptions, ModelOptions, NamespaceFilter, PlaneOptions, ProcessOptions, ReasoningField,
     ReliabilityOptions, RouterMode, RouterOptions, Serve, TokenizerBackend, TokenizerOptions,
 };
-use crate::{
-    effective::Effective, environment::Environment, problem::Problem, resolve::Resolved, value::Value,
-    values::Values,
-};
+use crate::{effective::Effective, problem::Problem, resolve::Resolved, value::Value, values::Values};
 
 /// Sets of buckets whose bounds can be chosen, with Dynamo's bounds: what of a set is not given is taken from there.
 const RANGES: [(&str, HistogramRange); 5] = [
@@ -43,7 +40,7 @@ pub(crate) fn apply_presets(resolved: &mut Resolved) {
 }
 
 /// Rules that one option alone cannot state.
-pub(crate) fn check(resolved: &mut Resolved, environment: &Environment) {
+pub(crate) fn check(resolved: &mut Resolved) {
     for (name, usual) in RANGES {
         let bound = |end: &str, usual: f64| match resolved.value(&format!("metrics-{name}-{end}")) {
             Some(Value::Number(given)) => *given,
@@ -55,15 +52,6 @@ pub(crate) fn check(resolved: &mut Resolved, environment: &Environment) {
                 format!("{min} must be below the highest bound, which is {max} (--metrics-{name}-max)");
             resolved.problems.push(Problem::new(format!("--metrics-{name}-min"), message));
         }
-    }
-    // Dynamo's default is etcd: with its address in the environment and no word about the backend, workers are
-    // there. Looking for them in a folder would find none, and nothing would say why.
-    if environment.get("ETCD_ENDPOINTS").is_some() && !resolved.is_set("discovery-backend") {
-        resolved.problems.push(Problem::new(
-            "ETCD_ENDPOINTS",
-            "asks for discovery by etcd, which is not available in this build; choose with --discovery-backend or \
-             DYN_DISCOVERY_BACKEND: file, mem",
-        ));
     }
     if resolved.is_set("namespace") && resolved.is_set("namespace-prefix") {
         resolved.notices.push("--namespace has no effect: --namespace-prefix wins".to_owned());
@@ -114,12 +102,52 @@ pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>)
     }
 }
 
+/// Rules on the store of worker records.
+pub(crate) fn check_discovery(resolved: &mut Resolved) {
+    let pairs =
+        [("etcd-auth-username", "etcd-auth-password"), ("etcd-auth-client-cert", "etcd-auth-client-key")];
+    for (one, other) in pairs {
+        for (given, missing) in [(one, other), (other, one)] {
+            if let Some(source) = resolved.source(given).filter(|_| resolved.value(given).is_some())
+                && resolved.value(missing).is_none()
+            {
+                let problem = Problem::new(source.to_string(), format!("is of no use without --{missing}"));
+                resolved.problems.push(problem);
+            }
+        }
+    }
+    let Some(Value::Choice(backend)) = resolved.value("discovery-backend") else { return };
+    if *backend != "etcd"
+        && let Some(source) = resolved.source("etcd-endpoints")
+    {
+        let notice = format!("{source} has no effect: the discovery backend is {backend}");
+        resolved.notices.push(notice);
+    }
+}
+
 /// The store of worker records.
 pub(crate) fn discovery(values: &Values) -> DiscoveryBackend {
     let folder = values.path("file-kv").expect("an option with a default always has a value");
+    let endpoints = values.required_text("etcd-endpoints");
+    let etcd = EtcdOptions {
+        endpoints: endpoints
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+            .map(str::to_owned)
+            .collect(),
+        lease_ttl: values.duration("etcd-lease-ttl"),
+        startup_timeout: values.duration("etcd-startup-connect-timeout-seconds"),
+        ping_interval: values.duration_or_off("etcd-keepalive-interval-seconds"),
+        ping_timeout: values.duration("etcd-keepalive-timeout-seconds"),
+        user: values.text("etcd-auth-username").zip(values.text("etcd-auth-password")),
+        ca: values.text("etcd-auth-ca"),
+        client: values.text("etcd-auth-client-cert").zip(values.text("etcd-auth-client-key")),
+    };
     match values.choice("discovery-backend") {
         "mem" => DiscoveryBackend::Memory,
-        _ => DiscoveryBackend::File(folder),
+        "file" => DiscoveryBackend::File(folder),
+        _ => DiscoveryBackend::Etcd(Box::new(etcd)),
     }
 }
 

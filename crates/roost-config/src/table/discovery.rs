@@ -1,28 +1,108 @@
 //! Where workers are found.
 
-use crate::spec::{Kind, OptionSpec, milliseconds, option};
+use crate::spec::{Kind, OptionSpec, milliseconds, option, seconds};
 
 const UNAVAILABLE: &str = "is not available in this build";
 
-pub(crate) const BACKEND: OptionSpec = option(
+const BACKEND: OptionSpec = option(
     "discovery-backend",
-    Kind::Choice {
-        accepted: &["file", "mem"],
-        unavailable: &[("etcd", UNAVAILABLE), ("kubernetes", UNAVAILABLE)],
-    },
-    "Where workers register: a folder on a shared file system, or this process alone.",
+    Kind::Choice { accepted: &["etcd", "file", "mem"], unavailable: &[("kubernetes", UNAVAILABLE)] },
+    "Where workers register: in etcd, in a folder on a shared file system, or in this process alone.",
 )
 .env(&["DYN_DISCOVERY_BACKEND"])
-.default("file")
-.dynamo_default("etcd");
+.default("etcd");
 
-pub(crate) const FILE_KV: OptionSpec = option("file-kv", Kind::Path, "Folder of the file backend.")
+const FILE_KV: OptionSpec = option("file-kv", Kind::Path, "Folder of the file backend.")
     .env(&["DYN_FILE_KV"])
     .default("$TMPDIR/dynamo_store_kv");
 
-pub(crate) static OPTIONS: &[OptionSpec] = &[
+const ETCD_ENDPOINTS: OptionSpec = option(
+    "etcd-endpoints",
+    Kind::Text,
+    "Addresses of etcd's members, separated by commas: `http://host:port` or `https://host:port`.",
+)
+.env(&["ETCD_ENDPOINTS"])
+.default("http://localhost:2379");
+
+const ETCD_LEASE_TTL: OptionSpec = option(
+    "etcd-lease-ttl",
+    seconds(1.0, 86_400.0),
+    "Records of a process that has died disappear from etcd after this time. etcd grants no less than about 2 s.",
+)
+.env(&["ETCD_LEASE_TTL"])
+.default("30");
+
+const ETCD_STARTUP_CONNECT_TIMEOUT: OptionSpec = option(
+    "etcd-startup-connect-timeout-seconds",
+    seconds(0.0, 86_400.0),
+    "The process ends when it cannot reach etcd within this time after its start. Later it waits for ever.",
+)
+.env(&["ETCD_STARTUP_CONNECT_TIMEOUT_SECONDS"])
+.default("120");
+
+const ETCD_KEEPALIVE_INTERVAL: OptionSpec = option(
+    "etcd-keepalive-interval-seconds",
+    seconds(0.0, 86_400.0),
+    "Pause between two pings to etcd; 0 sends none. etcd closes connections that ping more often than every 5 s.",
+)
+.env(&["ETCD_KEEPALIVE_INTERVAL_SECONDS"])
+.default("15");
+
+const ETCD_KEEPALIVE_TIMEOUT: OptionSpec = option(
+    "etcd-keepalive-timeout-seconds",
+    seconds(0.001, 86_400.0),
+    "A connection to etcd that leaves a ping unanswered for this long is given up.",
+)
+.env(&["ETCD_KEEPALIVE_TIMEOUT_SECONDS"])
+.default("10");
+
+const ETCD_AUTH_USERNAME: OptionSpec =
+    option("etcd-auth-username", Kind::Text, "User name towards etcd.").env(&["ETCD_AUTH_USERNAME"]);
+
+const ETCD_AUTH_PASSWORD: OptionSpec = option(
+    "etcd-auth-password",
+    Kind::Text,
+    "Password towards etcd; better given as a variable than as a flag.",
+)
+.env(&["ETCD_AUTH_PASSWORD"])
+.secret();
+
+const ETCD_AUTH_CA: OptionSpec = option(
+    "etcd-auth-ca",
+    Kind::Text,
+    "Certificates that etcd's is checked against: a file, or PEM itself. Unset: those that this system trusts.",
+)
+.env(&["ETCD_AUTH_CA"]);
+
+const ETCD_AUTH_CLIENT_CERT: OptionSpec = option(
+    "etcd-auth-client-cert",
+    Kind::Text,
+    "Certificate shown to an etcd that asks for one: a file, or PEM itself.",
+)
+.env(&["ETCD_AUTH_CLIENT_CERT"]);
+
+const ETCD_AUTH_CLIENT_KEY: OptionSpec =
+    option("etcd-auth-client-key", Kind::Text, "The certificate's key: a file, or PEM itself.")
+        .env(&["ETCD_AUTH_CLIENT_KEY"])
+        .secret();
+
+/// Of those who register as well as of those who look.
+pub(crate) static STORE: &[OptionSpec] = &[
     BACKEND,
     FILE_KV,
+    ETCD_ENDPOINTS,
+    ETCD_LEASE_TTL,
+    ETCD_STARTUP_CONNECT_TIMEOUT,
+    ETCD_KEEPALIVE_INTERVAL,
+    ETCD_KEEPALIVE_TIMEOUT,
+    ETCD_AUTH_USERNAME,
+    ETCD_AUTH_PASSWORD,
+    ETCD_AUTH_CA,
+    ETCD_AUTH_CLIENT_CERT,
+    ETCD_AUTH_CLIENT_KEY,
+];
+
+pub(crate) static OPTIONS: &[OptionSpec] = &[
     option("namespace", Kind::Text, "Use workers of this namespace only; unset: of all.")
         .env(&["DYN_NAMESPACE"]),
     option(
@@ -42,7 +122,16 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
         Kind::Path,
         "Folder for model files that workers offer by URL; unset: a folder below the system's temporary one.",
     ),
-    option("etcd-endpoints", Kind::Text, "Addresses of etcd.")
-        .env(&["ETCD_ENDPOINTS"])
-        .no_effect("it belongs to the etcd backend, which is not available in this build"),
+    BACKEND,
+    FILE_KV,
+    ETCD_ENDPOINTS,
+    ETCD_LEASE_TTL,
+    ETCD_STARTUP_CONNECT_TIMEOUT,
+    ETCD_KEEPALIVE_INTERVAL,
+    ETCD_KEEPALIVE_TIMEOUT,
+    ETCD_AUTH_USERNAME,
+    ETCD_AUTH_PASSWORD,
+    ETCD_AUTH_CA,
+    ETCD_AUTH_CLIENT_CERT,
+    ETCD_AUTH_CLIENT_KEY,
 ];

@@ -1,6 +1,5 @@
 //! Mock workers.
 
-use super::discovery;
 use crate::spec::{Kind, OptionSpec, choice, integer, milliseconds, number, option};
 
 pub(crate) static MODEL: &[OptionSpec] = &[
@@ -67,6 +66,4 @@ pub(crate) static NETWORK: &[OptionSpec] = &[
         "Port at which the first worker offers its model files; 0 takes free ones. Unset: the card names local \
          paths.",
     ),
-    discovery::BACKEND,
-    discovery::FILE_KV,
 ];

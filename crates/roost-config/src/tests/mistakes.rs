@@ -3,6 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::{parse_line, problems, serve};
+use crate::DiscoveryBackend;
 
 #[track_caller]
 fn check(line: &str, environment: &[(&str, &str)], expected: Expect) {
@@ -29,7 +30,7 @@ fn everything_wrong_is_reported_together() {
 #[test]
 fn what_dynamo_has_and_roost_has_not_is_refused_by_name() {
     check(
-        "serve --discovery-backend etcd --router-queue-threshold 0.5 --enable-anthropic-api \
+        "serve --discovery-backend kubernetes --router-queue-threshold 0.5 --enable-anthropic-api \
          --tls-cert-path cert.pem --request-plane nats --router-mode device-aware-weighted --aic-tp-size 2",
         &[
             ("DYN_ROUTER_REPLICA_SYNC", "true"),
@@ -40,7 +41,7 @@ fn what_dynamo_has_and_roost_has_not_is_refused_by_name() {
             DYN_HTTP_SVC_CHAT_PATH: routes cannot be renamed in this build: `/chat` is refused, only `/v1/chat/completions` is accepted
             --router-mode: `device-aware-weighted` is not available in this build; accepted: kv, round-robin, random, power-of-two, least-loaded, direct
             --request-plane: `nats` is not available in this build; accepted: tcp
-            --discovery-backend: `etcd` is not available in this build; accepted: file, mem
+            --discovery-backend: `kubernetes` is not available in this build; accepted: etcd, file, mem
             DYN_CHAT_PROCESSOR: processing in Python is not available: `vllm` is refused, only `dynamo` is accepted
             --router-queue-threshold: queueing in the router is not available in this build: `0.5` is refused, leave it unset
             DYN_ROUTER_REPLICA_SYNC: not available in this build: `true` is refused, only `false` is accepted
@@ -70,20 +71,31 @@ fn an_option_without_effect_says_so() {
 }
 
 #[test]
-fn an_address_of_etcd_without_a_backend_is_not_ignored() {
-    check(
-        "serve",
-        &[("ETCD_ENDPOINTS", "http://infra:2379")],
-        expect![
-            "ETCD_ENDPOINTS: asks for discovery by etcd, which is not available in this build; choose with --discovery-backend or DYN_DISCOVERY_BACKEND: file, mem"
-        ],
-    );
+fn etcd_and_what_belongs_to_it() {
+    let given = [
+        ("ETCD_ENDPOINTS", "http://infra-0:2379, https://infra-1:2379,"),
+        ("ETCD_AUTH_USERNAME", "roost"),
+        ("ETCD_AUTH_PASSWORD", "hunter2"),
+    ];
+    let served = serve("serve", &given);
+    let DiscoveryBackend::Etcd(etcd) = &served.discovery.backend else { panic!("etcd is the default") };
+    assert_eq!(etcd.endpoints, ["http://infra-0:2379", "https://infra-1:2379"]);
+    assert_eq!(etcd.user, Some(("roost".to_owned(), "hunter2".to_owned())));
+    assert!(!format!("{served:?}").contains("hunter2"), "a password is printed nowhere");
+    let dumped = served.effective.to_toml();
+    assert!(dumped.contains("# etcd-auth-password is set by ETCD_AUTH_PASSWORD and not shown\n"), "{dumped}");
+
     let chosen = [("ETCD_ENDPOINTS", "http://infra:2379"), ("DYN_DISCOVERY_BACKEND", "file")];
     assert_eq!(
         serve("serve", &chosen).notices,
-        [
-            "ETCD_ENDPOINTS has no effect: it belongs to the etcd backend, which is not available in this build"
-        ]
+        ["ETCD_ENDPOINTS has no effect: the discovery backend is file"]
+    );
+    check(
+        "mock-worker --etcd-auth-client-key key.pem",
+        &[("ETCD_AUTH_USERNAME", "roost")],
+        expect![[r#"
+            ETCD_AUTH_USERNAME: is of no use without --etcd-auth-password
+            --etcd-auth-client-key: is of no use without --etcd-auth-client-cert"#]],
     );
 }
 

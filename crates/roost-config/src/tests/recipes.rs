@@ -1,6 +1,6 @@
 //! Command lines from published recipes, unchanged.
 
-use std::{net::Ipv4Addr, path::PathBuf, time::Duration};
+use std::{net::Ipv4Addr, time::Duration};
 
 use super::{mock_worker, parse_line, serve};
 use crate::{
@@ -80,7 +80,11 @@ fn nothing_given() {
     assert_eq!(serve.router.quarantine, Some(Duration::from_secs(5)));
     assert_eq!(serve.plane.request_timeout, Duration::from_secs(5));
     assert_eq!(serve.plane.max_message_bytes, 32 << 20);
-    assert_eq!(serve.discovery.backend, DiscoveryBackend::File(PathBuf::from("/tmp/dynamo_store_kv")));
+    let DiscoveryBackend::Etcd(etcd) = &serve.discovery.backend else { panic!("Dynamo's default is etcd") };
+    assert_eq!(etcd.endpoints, ["http://localhost:2379"]);
+    assert_eq!((etcd.lease_ttl, etcd.startup_timeout), (Duration::from_secs(30), Duration::from_secs(120)));
+    assert_eq!(etcd.ping_interval, Some(Duration::from_secs(15)));
+    assert_eq!((&etcd.user, &etcd.ca, &etcd.client), (&None, &None, &None));
     assert_eq!(serve.discovery.namespaces, NamespaceFilter::All);
     assert_eq!(serve.metrics.prefix, "dynamo_frontend");
     assert_eq!(serve.metrics.time_to_first_token, None);

@@ -96,7 +96,8 @@ fn values_with_units() {
 
 #[test]
 fn the_folder_of_the_file_backend_follows_tmpdir() {
-    let folder = |environment: &[(&str, &str)]| serve("serve", environment).discovery.backend;
+    let folder =
+        |environment: &[(&str, &str)]| serve("serve --discovery-backend file", environment).discovery.backend;
     assert_eq!(
         folder(&[("TMPDIR", "/scratch/")]),
         DiscoveryBackend::File(PathBuf::from("/scratch/dynamo_store_kv"))

@@ -1,6 +1,6 @@
 //! Every family, registered once.
 
-use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use roost_telemetry::{Error, Name, Registry, buckets};
 
 use super::{MetricsOptions, Stage, worker::Workers};
@@ -156,6 +156,9 @@ pub(super) struct ClusterFamilies {
     pub(super) silent: IntGauge,
     pub(super) subscriptions: IntGauge,
     pub(super) connected: IntGauge,
+    pub(super) joined: IntCounter,
+    pub(super) left: IntCounter,
+    pub(super) store_unreachable: Gauge,
 }
 
 impl Families {
@@ -556,6 +559,12 @@ impl ClusterFamilies {
             silent: gauge("roost_kv_silent_workers", "Workers that ought to publish KV events and do not.")?,
             subscriptions: gauge("roost_event_subscriptions", "Event publishers that are followed.")?,
             connected: gauge("roost_event_connections", "Event publishers that are connected.")?,
+            joined: counter("roost_discovery_joined_total", "Workers that joined.")?,
+            left: counter("roost_discovery_left_total", "Workers that left.")?,
+            store_unreachable: r.float_gauge(
+                Name::Full("roost_discovery_unreachable_seconds"),
+                "For how long the discovery store has been out of reach; 0 while it can be read. The last known workers stay.",
+            )?,
         })
     }
 }

@@ -154,6 +154,9 @@ impl Sampled {
         f.silent.set(whole(now.workers_without_events));
         f.subscriptions.set(whole(now.subscriptions));
         f.connected.set(whole(now.connected));
+        add(&f.joined, |stats| stats.joined);
+        add(&f.left, |stats| stats.left);
+        f.store_unreachable.set(now.store_unreachable.as_secs_f64());
     }
 }
 
