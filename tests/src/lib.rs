@@ -2,10 +2,12 @@
 
 pub mod cluster;
 pub mod etcd;
+pub mod gate;
 pub mod http;
 pub mod peers;
 
 pub use cluster::{Cluster, MODEL, Options, copy_folder, fixture, worker_of};
 pub use etcd::Etcd;
+pub use gate::Gate;
 pub use http::{Events, Reply, Request};
 pub use peers::{Peer, Peers};

@@ -10,11 +10,12 @@ use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, TE};
-use hyper::{Method, Request, StatusCode, Version};
+use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use prost::Message;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
@@ -83,6 +84,8 @@ pub(super) struct Connection {
     sender: SendRequest<Outgoing>,
     origin: String,
     token: Option<HeaderValue>,
+    /// Why the connection has ended.
+    ended: watch::Receiver<Option<String>>,
     _driver: AbortOnDropHandle<()>,
 }
 
@@ -102,25 +105,29 @@ impl Connection {
             .timer(TokioTimer::new())
             .keep_alive_interval(config.ping_interval)
             .keep_alive_timeout(config.ping_timeout);
+        let (end, ended) = watch::channel(None);
         let (sender, driver) = match tls.filter(|_| endpoint.tls) {
             None => {
-                let (sender, connection) = within(PATIENCE, builder.handshake(TokioIo::new(stream)))
-                    .await?
-                    .map_err(Failure::transport)?;
-                (sender, tokio::spawn(end_of(connection)))
+                let begun = within(PATIENCE, builder.handshake(TokioIo::new(stream))).await?;
+                let (sender, connection) = begun.map_err(Failure::transport)?;
+                (sender, tokio::spawn(drive(connection, end)))
             }
             Some(tls) => {
                 let name = ServerName::try_from(endpoint.host.clone()).map_err(Failure::transport)?;
                 let secure = TlsConnector::from(tls.clone()).connect(name, stream);
                 let stream = within(PATIENCE, secure).await?.map_err(Failure::transport)?;
-                let (sender, connection) = within(PATIENCE, builder.handshake(TokioIo::new(stream)))
-                    .await?
-                    .map_err(Failure::transport)?;
-                (sender, tokio::spawn(end_of(connection)))
+                let begun = within(PATIENCE, builder.handshake(TokioIo::new(stream))).await?;
+                let (sender, connection) = begun.map_err(Failure::transport)?;
+                (sender, tokio::spawn(drive(connection, end)))
             }
         };
-        let mut connection =
-            Self { sender, origin: endpoint.origin(), token: None, _driver: AbortOnDropHandle::new(driver) };
+        let mut connection = Self {
+            sender,
+            origin: endpoint.origin(),
+            token: None,
+            ended,
+            _driver: AbortOnDropHandle::new(driver),
+        };
         if let Some((name, password)) = &config.user {
             let request = AuthenticateRequest { name: name.clone(), password: password.clone() };
             let answer: AuthenticateResponse = connection.unary(method::AUTHENTICATE, &request).await?;
@@ -173,9 +180,10 @@ impl Connection {
             http = http.header("token", token);
         }
         let http = http.body(Outgoing { data: Some(framed.freeze()), open }).map_err(Failure::transport)?;
-        let mut sender = self.sender.clone();
-        sender.ready().await.map_err(Failure::transport)?;
-        let response = sender.send_request(http).await.map_err(Failure::transport)?;
+        let response = match self.send(http).await {
+            Ok(response) => response,
+            Err(error) => return Err(self.reason(error).await),
+        };
         if response.status() != StatusCode::OK {
             return Err(Failure::Transport(format!(
                 "the server answers {}: not an etcd?",
@@ -185,6 +193,23 @@ impl Connection {
         // A refusal without any message has its status among the headers.
         status(response.headers())?;
         Ok(Answers { body: response.into_body(), buffer: BytesMut::new() })
+    }
+
+    async fn send(&self, request: Request<Outgoing>) -> hyper::Result<Response<Incoming>> {
+        let mut sender = self.sender.clone();
+        sender.ready().await?;
+        sender.send_request(request).await
+    }
+
+    /// A request only learns that the connection has ended, for instance that a certificate was refused after the
+    /// handshake; the connection itself knows why.
+    async fn reason(&self, error: hyper::Error) -> Failure {
+        let mut ended = self.ended.clone();
+        let known = timeout(Duration::from_millis(100), ended.wait_for(Option::is_some)).await;
+        match known {
+            Ok(Ok(reason)) => Failure::Transport(reason.clone().unwrap_or_default()),
+            _ => Failure::transport(error),
+        }
     }
 }
 
@@ -273,8 +298,8 @@ async fn within<T>(limit: Duration, step: impl Future<Output = T>) -> Result<T, 
     timeout(limit, step).await.map_err(|_| Failure::Timeout(limit))
 }
 
-async fn end_of(connection: impl Future<Output = hyper::Result<()>>) {
+async fn drive(connection: impl Future<Output = hyper::Result<()>>, end: watch::Sender<Option<String>>) {
     if let Err(error) = connection.await {
-        tracing::debug!(%error, "connection to etcd ended");
+        end.send_replace(Some(Failure::transport(error).to_string()));
     }
 }
