@@ -10,6 +10,7 @@ mod file;
 mod memory;
 mod snapshot;
 mod tls;
+mod view;
 
 use std::fmt;
 use std::path::PathBuf;

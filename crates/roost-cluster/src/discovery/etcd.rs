@@ -10,7 +10,6 @@ mod keeper;
 mod lease;
 mod messages;
 mod own;
-mod view;
 
 #[cfg(test)]
 mod tests;

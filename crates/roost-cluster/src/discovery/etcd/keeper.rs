@@ -17,7 +17,7 @@ use super::messages::{
     Header, KeyValue, RangeRequest, RangeResponse, WatchCreate, WatchRequest, WatchResponse, method,
 };
 use super::own::{Own, Reply};
-use super::view::{Position, View};
+use crate::discovery::view::View;
 use crate::discovery::{DiscoveryError, Snapshot};
 use crate::record::{Bucket, RecordKey};
 
@@ -42,6 +42,13 @@ pub(super) enum Command {
     Close { reply: oneshot::Sender<()> },
 }
 
+/// Up to where the store's history is known.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    cluster_id: u64,
+    revision: i64,
+}
+
 /// The handle was closed or dropped.
 #[derive(Debug)]
 struct Closed(Option<oneshot::Sender<()>>);
@@ -58,6 +65,7 @@ pub(super) struct Keeper {
     restore_at: Option<Instant>,
     own: Own,
     view: View,
+    position: Option<Position>,
     unreachable_since: Option<Instant>,
     snapshot: watch::Sender<Arc<Snapshot>>,
     trouble: Arc<Mutex<Option<String>>>,
@@ -82,6 +90,7 @@ impl Keeper {
             restore_at: None,
             own: Own::default(),
             view: View::default(),
+            position: None,
             unreachable_since: None,
             snapshot,
             trouble,
@@ -206,7 +215,7 @@ impl Keeper {
     }
 
     fn publish(&self) {
-        let synced = self.view.position().is_some();
+        let synced = self.position.is_some();
         self.snapshot.send_replace(Arc::new(Snapshot {
             records: self.view.records().clone(),
             synced,
@@ -246,10 +255,10 @@ impl Keeper {
         if !self.own.is_empty() && self.renew_at.is_some() {
             self.renew(connection).await?;
         }
-        if self.view.position().is_some() {
+        if self.position.is_some() {
             self.view.hold(Instant::now() + self.config.hold);
         }
-        let resumed = match self.view.position() {
+        let resumed = match self.position {
             None => None,
             Some(position) => self.resume(connection, position).await?,
         };
@@ -277,7 +286,8 @@ impl Keeper {
                 other => break other?,
             }
         };
-        self.view.listed(records, position);
+        self.view.listed(records);
+        self.position = Some(position);
         let gone: Vec<RecordKey> = self
             .own
             .keys()
@@ -338,8 +348,8 @@ impl Keeper {
                 self.view.delete(key);
             }
         }
-        if let Some(header) = response.header {
-            self.view.reached(header.revision);
+        if let (Some(position), Some(header)) = (&mut self.position, response.header) {
+            position.revision = position.revision.max(header.revision);
         }
     }
 

@@ -12,6 +12,7 @@ use tokio::sync::{oneshot, watch};
 use super::FileDiscoveryConfig;
 use super::scan::Listing;
 use super::store::Store;
+use crate::discovery::view::View;
 use crate::discovery::{DiscoveryError, Snapshot};
 use crate::record::{Bucket, RecordKey};
 
@@ -31,6 +32,7 @@ pub(super) struct Keeper {
     poll: Duration,
     own: BTreeMap<RecordKey, Bytes>,
     listings: [Listing; Bucket::ALL.len()],
+    view: View,
     snapshot: watch::Sender<Arc<Snapshot>>,
     unreachable_since: Option<Instant>,
     touched: Instant,
@@ -50,6 +52,7 @@ impl Keeper {
             poll: config.poll,
             own: BTreeMap::new(),
             listings: Default::default(),
+            view: View::default(),
             snapshot,
             unreachable_since: None,
             touched: now,
@@ -177,6 +180,7 @@ impl Keeper {
 
     fn look(&mut self) {
         let mut changed = false;
+        let mut replaced = false;
         let mut failure = None;
         let may_reap =
             self.unreachable_since.is_none() && self.reap_after.is_none_or(|at| at <= Instant::now());
@@ -186,6 +190,7 @@ impl Keeper {
             match listing.look(&directory, self.store.ttl, SystemTime::now()) {
                 Ok(look) => {
                     changed |= look.changed;
+                    replaced |= look.replaced;
                     if may_reap && !look.stale.is_empty() {
                         let dead = self.store.reap(bucket, &look.stale);
                         changed |= !dead.is_empty();
@@ -211,6 +216,11 @@ impl Keeper {
             }
             None => {}
         }
+        // Whoever is missing after an outage, or after somebody made the store anew, gets time to return.
+        if replaced || was_unreachable && self.unreachable_since.is_none() {
+            self.view.hold(Instant::now() + self.store.ttl);
+        }
+        changed |= self.view.expire(Instant::now());
         let before = self.snapshot.borrow().clone();
         if changed || !before.synced || before.unreachable_since != self.unreachable_since {
             self.publish(&before);
@@ -218,7 +228,7 @@ impl Keeper {
         self.restore_missing();
     }
 
-    fn publish(&self, before: &Snapshot) {
+    fn publish(&mut self, before: &Snapshot) {
         let mut records = BTreeMap::new();
         for (bucket, listing) in Bucket::ALL.into_iter().zip(&self.listings) {
             records
@@ -226,6 +236,8 @@ impl Keeper {
         }
         // A store that was never readable has not been read: its emptiness means nothing.
         let synced = before.synced || self.unreachable_since.is_none();
+        self.view.listed(records);
+        let records = self.view.records().clone();
         let snapshot = Snapshot { records, synced, unreachable_since: self.unreachable_since };
         self.snapshot.send_replace(Arc::new(snapshot));
     }
@@ -235,8 +247,7 @@ impl Keeper {
         if self.unreachable_since.is_some() || self.own.is_empty() {
             return;
         }
-        let snapshot = self.snapshot.borrow().clone();
-        if self.own.keys().any(|key| !snapshot.records.contains_key(key)) {
+        if self.own.keys().any(|key| self.view.stored(key).is_none()) {
             self.renew();
         }
     }

@@ -21,6 +21,7 @@ const MAX_RECORD_BYTES: u64 = 16 << 20;
 pub(super) struct Listing {
     files: HashMap<String, Known>,
     directory_modified: Option<SystemTime>,
+    directory_inode: Option<u64>,
     looked: Option<SystemTime>,
 }
 
@@ -57,6 +58,8 @@ impl Identity {
 pub(super) struct Look {
     /// The records differ from those of the look before.
     pub(super) changed: bool,
+    /// The directory is another one than at the look before.
+    pub(super) replaced: bool,
     /// File names of stale records.
     pub(super) stale: Vec<String>,
 }
@@ -81,14 +84,19 @@ impl Listing {
 
     /// Looks at the directory. A directory that does not exist is an error of that kind; the listing is then unchanged.
     pub(super) fn look(&mut self, directory: &Path, ttl: Duration, now: SystemTime) -> io::Result<Look> {
-        let modified = fs::metadata(directory)?.modified()?;
+        let meta = fs::metadata(directory)?;
+        let modified = meta.modified()?;
+        let replaced = self.directory_inode.is_some_and(|inode| inode != meta.ino());
         // A directory changed within the last second may change again without getting another time stamp.
-        let settled = since(modified, now) > FULL_LOOK && self.directory_modified == Some(modified);
+        let settled =
+            !replaced && since(modified, now) > FULL_LOOK && self.directory_modified == Some(modified);
         let fresh = self.looked.is_some_and(|looked| looked <= now && since(looked, now) < FULL_LOOK);
         if settled && fresh && !self.files.values().any(|known| known.pending) {
             return Ok(Look::default());
         }
-        let look = self.look_at_all(directory, ttl, now)?;
+        let mut look = self.look_at_all(directory, ttl, now)?;
+        look.replaced = replaced;
+        self.directory_inode = Some(meta.ino());
         self.directory_modified = Some(modified);
         self.looked = Some(now);
         Ok(look)

@@ -169,7 +169,8 @@ async fn partial_records_are_read_again() {
 async fn a_store_that_is_away_keeps_its_workers() {
     let temp = TempDir::new().unwrap();
     let (root, aside) = (temp.path().join("store"), temp.path().join("aside"));
-    let frontend = FileDiscovery::open(config(&root)).unwrap();
+    let short = FileDiscoveryConfig { ttl: Duration::from_secs(1), ..config(&root) };
+    let frontend = FileDiscovery::open(short).unwrap();
     let mut seen = frontend.watch();
     for id in [1, 2] {
         let path = path_of(&root, &key(id));
@@ -186,8 +187,36 @@ async fn a_store_that_is_away_keeps_its_workers() {
     make_old(&path_of(&aside, &key(2)), Duration::from_secs(60));
     fs::rename(&aside, &root).unwrap();
     let back = until(&mut seen, "the return", |s| s.unreachable_since.is_none()).await;
-    assert!(!back.records.contains_key(&key(1)));
-    assert!(back.records.contains_key(&key(2)), "owners get time to renew their records first");
+    assert_eq!(back.records.len(), 2, "owners get time to renew their records first");
+    until(&mut seen, "the end of that time", |s| s.records.is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_store_made_anew_is_filled_again_without_a_flap() {
+    let temp = TempDir::new().unwrap();
+    let (root, trash) = (temp.path().join("store"), temp.path().join("trash"));
+    let short = FileDiscoveryConfig { ttl: Duration::from_secs(1), ..config(&root) };
+    let owner = FileDiscovery::open(short.clone()).unwrap();
+    owner.put(key(1), Bytes::from_static(b"{}")).await.unwrap();
+    // A record whose owner does not write it again, as those of Dynamo's workers.
+    fs::write(path_of(&root, &key(2)), "{}").unwrap();
+    let frontend = FileDiscovery::open(short).unwrap();
+    let mut seen = frontend.watch();
+    until(&mut seen, "both records", |s| s.records.len() == 2).await;
+    let mut every = frontend.watch();
+    let flaps = tokio::spawn(async move {
+        while every.changed().await.is_ok() {
+            if !every.borrow_and_update().records.contains_key(&key(1)) {
+                return true;
+            }
+        }
+        false
+    });
+    fs::rename(&root, &trash).unwrap();
+    until(&mut seen, "the loss of the record that nobody renews", |s| s.records.len() == 1).await;
+    assert!(path_of(&root, &key(1)).exists(), "the owner has made the store anew");
+    drop((frontend, seen));
+    assert!(!flaps.await.unwrap(), "the owner's record was missed for a moment");
 }
 
 async fn wait(what: &str, holds: impl Fn() -> bool) {

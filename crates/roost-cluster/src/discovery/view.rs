@@ -1,8 +1,9 @@
 //! What is believed of the store's content: pure, with the time passed in.
 //!
-//! After a connection was lost, a record that is no longer there is kept for a while. Its owner may be well and only
+//! After the store was out of reach, a record that is no longer there is kept for a while. Its owner may be well and only
 //! have been cut off from the store like we were, and be about to write it again; were it dropped at once, an outage
-//! that outlives the leases would empty every frontend although all workers serve.
+//! that outlives the leases, or one that costs the store its data, would empty every frontend although all workers
+//! serve.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,23 +19,11 @@ pub(super) struct View {
     /// Records that the store does not have (any more) and that are believed in until `hold_until`.
     held: BTreeSet<RecordKey>,
     hold_until: Option<Instant>,
-    position: Option<Position>,
-}
-
-/// Up to where the store's history is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Position {
-    pub(super) cluster_id: u64,
-    pub(super) revision: i64,
 }
 
 impl View {
     pub(super) fn records(&self) -> &BTreeMap<RecordKey, Bytes> {
         &self.records
-    }
-
-    pub(super) fn position(&self) -> Option<Position> {
-        self.position
     }
 
     /// When kept records are to be dropped.
@@ -66,8 +55,7 @@ impl View {
     }
 
     /// Takes a complete listing.
-    pub(super) fn listed(&mut self, mut listing: BTreeMap<RecordKey, Bytes>, position: Position) {
-        self.position = Some(position);
+    pub(super) fn listed(&mut self, mut listing: BTreeMap<RecordKey, Bytes>) {
         self.held.clear();
         if self.hold_until.is_some() {
             for (key, value) in std::mem::take(&mut self.records) {
@@ -94,11 +82,7 @@ impl View {
             self.records.remove(&key);
         }
     }
-
-    /// The history is known up to there.
-    pub(super) fn reached(&mut self, revision: i64) {
-        if let Some(position) = &mut self.position {
-            position.revision = position.revision.max(revision);
-        }
-    }
 }
+
+#[cfg(test)]
+mod tests;
