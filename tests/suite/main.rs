@@ -9,5 +9,6 @@ mod disagg;
 mod etcd;
 mod faults;
 mod interop;
+mod outages;
 mod readiness;
 mod streaming;
