@@ -4,7 +4,7 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use crate::{
     effective::Effective,
-    serve::{self, DiscoveryBackend, LogOptions},
+    serve::{self, DiscoveryBackend, LogOptions, PlaneTls},
     values::Values,
 };
 
@@ -53,6 +53,16 @@ pub struct MockWorker {
     pub host: IpAddr,
     /// Port of the first worker's request listener, the next worker takes the next one; 0 takes free ones.
     pub port: u16,
+    /// Codec that frontends are told to use.
+    pub json_codec: bool,
+    /// Requests a worker answers at once.
+    pub max_active: usize,
+    /// Requests that wait beyond those.
+    pub max_queued: usize,
+    /// Largest request frame, in bytes.
+    pub max_message_bytes: usize,
+    /// TLS to frontends.
+    pub tls: PlaneTls,
     /// Port of the first worker's file server; 0 takes free ones. `None`: the card names local paths.
     pub system_port: Option<u16>,
     /// Where the workers register.
@@ -96,6 +106,10 @@ pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>)
         (None, WorkerRole::Prefill) => "prefill".to_owned(),
         (None, WorkerRole::Aggregated | WorkerRole::Decode) => "backend".to_owned(),
     };
+    let usual = (values.size("tcp-worker-pool-size"), values.size("tcp-work-queue-size"));
+    let short_queue = values.size("engine-request-queue-limit");
+    let (max_active, max_queued) =
+        values.optional_size("engine-request-limit").map_or(usual, |limit| (limit, short_queue));
     MockWorker {
         namespace: values.required_text("namespace"),
         component,
@@ -121,6 +135,11 @@ pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>)
         kv_events: values.switch("kv-events"),
         host: values.ip("host"),
         port: values.port("port"),
+        json_codec: values.choice("request-plane-codec") == "json",
+        max_active,
+        max_queued,
+        max_message_bytes: values.size("tcp-max-message-size"),
+        tls: serve::plane_tls(values),
         system_port: values.optional_port("system-port"),
         discovery: serve::discovery(values),
         log: serve::log(values),

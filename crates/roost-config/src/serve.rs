@@ -9,7 +9,7 @@ use crate::effective::Effective;
 
 pub use reliability::ReliabilityOptions;
 
-pub(crate) use build::{apply_presets, build, check, check_discovery, discovery, log};
+pub(crate) use build::{apply_presets, build, check, check_discovery, discovery, log, plane_tls};
 
 /// Options of `roost serve`: plain data, validated, no behaviour.
 #[derive(Debug, Clone)]
@@ -229,6 +229,8 @@ pub struct PlaneOptions {
     pub connect_timeout: Duration,
     /// Time from a request frame to its acknowledgement.
     pub request_timeout: Duration,
+    /// Time that an acknowledged request waits once the worker is lost or has left.
+    pub farewell_timeout: Duration,
     /// Time from the acknowledgement to the worker's call home.
     pub call_home_timeout: Duration,
     /// Time from the call home to the worker's prologue. `None`: no limit.
@@ -245,6 +247,31 @@ pub struct PlaneOptions {
     pub max_message_bytes: usize,
     /// Send token ids as one binary string instead of a list.
     pub token_ids_as_bytes: bool,
+    /// TLS to workers and from them.
+    pub tls: PlaneTls,
+}
+
+/// TLS between frontends and workers, the same for both.
+#[derive(Debug, Clone)]
+pub struct PlaneTls {
+    /// Certificate of our listener.
+    pub cert: Option<PathBuf>,
+    /// Private key of our listener.
+    pub key: Option<PathBuf>,
+    /// CA of those that are connected to.
+    pub ca: Option<PathBuf>,
+    /// Connect with TLS to whoever answers.
+    pub insecure: bool,
+    /// Name that those must be certified for. `None`: their address.
+    pub server_name: Option<String>,
+    /// Certificate to show when connecting.
+    pub client_cert: Option<PathBuf>,
+    /// Private key to that.
+    pub client_key: Option<PathBuf>,
+    /// CA of those that connect.
+    pub client_ca: Option<PathBuf>,
+    /// Time for a handshake.
+    pub handshake_timeout: Duration,
 }
 
 /// Where workers are found.

@@ -11,6 +11,7 @@ mod limits;
 mod model;
 mod observe;
 mod other_features;
+mod plane_tls;
 mod planes;
 mod process;
 mod reliability;
@@ -35,6 +36,7 @@ pub static SERVE: CommandSpec = CommandSpec {
         Section { title: "Session affinity", key: "affinity", options: router::AFFINITY },
         Section { title: "Retries and deadlines", key: "reliability", options: reliability::OPTIONS },
         Section { title: "Request and response plane", key: "plane", options: planes::OPTIONS },
+        Section { title: "TLS on that plane", key: "plane-tls", options: plane_tls::OPTIONS },
         Section { title: "Discovery", key: "discovery", options: discovery::OPTIONS },
         Section { title: "Events", key: "events", options: planes::EVENTS },
         Section { title: "Model and tokenizer", key: "model", options: model::OPTIONS },
@@ -57,6 +59,7 @@ pub static MOCK_WORKER: CommandSpec = CommandSpec {
         Section { title: "Model", key: "model", options: worker::MODEL },
         Section { title: "Engine", key: "engine", options: worker::ENGINE },
         Section { title: "Network", key: "network", options: worker::NETWORK },
+        Section { title: "TLS to frontends", key: "plane-tls", options: plane_tls::OPTIONS },
         Section { title: "Discovery", key: "discovery", options: discovery::STORE },
         Section { title: "Logs", key: "log", options: observe::LOG },
     ],

@@ -138,7 +138,7 @@ impl Failure {
 
     /// A call that gave no stream.
     pub(crate) fn call(error: &CallError) -> Self {
-        let (kind, public) = judge(error.reason(), error.public_message());
+        let (kind, public) = judge(error.reason(), error.public_message().as_deref());
         let blames_worker = error.inhibits_worker();
         let lost_worker = matches!(error, CallError::Stream(error) if is_loss(error));
         let base = Self::new(kind, error.is_retryable(), blames_worker, error.to_string());
@@ -239,7 +239,7 @@ fn judge(reason: Reason, public: Option<&str>) -> (Kind, Option<String>) {
         ErrorClass::NotImplemented => Kind::NotImplemented,
         ErrorClass::Cancelled | ErrorClass::BackendProtocol | ErrorClass::Internal => Kind::Engine,
     };
-    let public = public.filter(|_| kind == Kind::Invalid).map(str::to_owned);
+    let public = public.filter(|_| matches!(kind, Kind::Invalid | Kind::TooLarge)).map(str::to_owned);
     (kind, public)
 }
 

@@ -259,7 +259,7 @@ impl Feed {
         let Some(sets) = self.sets.get_mut(&member.name) else { return };
         for set in sets.iter_mut().filter(|set| set.mdcsum == member.mdcsum) {
             if let Some(info) = set.remove(worker) {
-                self.shared.client.forget(info.target.address);
+                self.shared.client.forget(&crate::plane::target(&info.target));
             }
         }
         sets.retain(|set| !set.workers.is_empty());

@@ -9,7 +9,8 @@ mod target;
 use std::{net::SocketAddr, sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
-use tokio::time;
+use tokio::time::{self, Instant};
+use tokio_util::sync::CancellationToken;
 
 pub use self::{
     config::ClientConfig,
@@ -20,7 +21,7 @@ use self::{connection::AckFailure, pool::Pool};
 use crate::{
     frame::{Ack, RequestHead},
     line::Line,
-    listener::{ResponseListener, Waiting},
+    listener::{News, ResponseListener, Waiting},
     message::{ControlMessage, Prologue},
     stats::{ClientCounters, ClientStats},
     stream::{RawStream, ResponseStream, StreamError},
@@ -119,8 +120,11 @@ impl Client {
 
     /// Forgets a worker that is gone: nothing new is sent on its connections, which close once the frames
     /// on them are acknowledged. Answers in progress go on.
-    pub fn forget(&self, address: SocketAddr) {
-        self.pool.forget(address);
+    ///
+    /// Requests that it has acknowledged and not called home for are given up soon.
+    pub fn forget(&self, target: &Target) {
+        self.pool.forget(target.address);
+        self.listener.left(target);
     }
 
     /// What has happened so far.
@@ -129,10 +133,16 @@ impl Client {
         self.counters.values()
     }
 
+    /// Frames on all connections that are not acknowledged.
+    #[must_use]
+    pub fn unacknowledged(&self) -> usize {
+        self.pool.unacknowledged()
+    }
+
     /// Sends the frame and returns the worker's connection once the prologue on it is positive.
     async fn open(&self, target: &Target, call: Call<'_>) -> Result<Line, CallError> {
         self.counters.calls.increment();
-        let mut waiting = self.listener.register();
+        let mut waiting = self.listener.register(target);
         let head = self.head(target, &call, &waiting)?;
         let line = self.await_line(target.address, head, call.body, &mut waiting).await?;
         let accepted = time::timeout(self.config.prologue_timeout, read_prologue(line)).await;
@@ -181,34 +191,63 @@ impl Client {
     ) -> Result<Line, CallError> {
         let mut sent_again = false;
         let mut ack = self.pool.send(address, head.clone(), body.clone())?;
-        loop {
+        let lost = loop {
             let outcome = tokio::select! {
                 biased;
                 line = waiting.line() => return line.ok_or(CallError::ListenerGone),
                 outcome = &mut ack => outcome.unwrap_or(Err(AckFailure::Disconnected)),
             };
             match outcome {
-                Ok(Ack::Accepted) => break,
-                Ok(Ack::Overloaded(what)) => return Err(CallError::Overloaded(what)),
-                Ok(Ack::Unavailable(why)) => return Err(CallError::Unavailable(why)),
-                Ok(Ack::Refused(text)) => return Err(CallError::Refused(text)),
+                Ok((Ack::Accepted, lost)) => break lost,
+                Ok((Ack::Overloaded(what), _)) => return Err(CallError::Overloaded(what)),
+                Ok((Ack::Unavailable(why), _)) => return Err(CallError::Unavailable(why)),
+                Ok((Ack::Refused(text), _)) => return Err(CallError::Refused(text)),
                 Err(AckFailure::CannotConnect(error)) => return Err(CallError::CannotConnect(error)),
-                // The connection was on its way out when the frame was given to it: not the worker's word.
-                Err(AckFailure::Unsent) if !sent_again => {
+                // The connection was on its way out, or was given up for another's sake: not the worker's word
+                // about this request. Should the worker have it already, the subject lets only one answer through.
+                Err(AckFailure::Unsent | AckFailure::Retired) if !sent_again => {
                     sent_again = true;
+                    self.counters.sent_again.increment();
                     ack = self.pool.send(address, head.clone(), body.clone())?;
                 }
-                Err(AckFailure::Unsent | AckFailure::Disconnected) => return Err(CallError::Disconnected),
+                Err(AckFailure::Unsent | AckFailure::Retired | AckFailure::Disconnected) => {
+                    return Err(CallError::Disconnected);
+                }
                 Err(AckFailure::Timeout) => return Err(CallError::AckTimeout),
             }
-        }
-        match time::timeout(self.config.call_home_timeout, waiting.line()).await {
+        };
+        self.await_call_home(waiting, lost).await
+    }
+
+    /// Waits for the worker's connection after the acknowledgement: not for ever, and not much longer than the worker
+    /// is known to be there.
+    async fn await_call_home(
+        &self,
+        waiting: &mut Waiting,
+        lost: CancellationToken,
+    ) -> Result<Line, CallError> {
+        let deadline = Instant::now() + self.config.call_home_timeout;
+        let gone = tokio::select! {
+            biased;
+            news = waiting.news() => match news {
+                News::Line(line) => return Ok(line),
+                News::ListenerGone => return Err(CallError::ListenerGone),
+                News::Left => CallError::Left,
+            },
+            () = lost.cancelled() => CallError::Disconnected,
+            () = time::sleep_until(deadline) => return Err(self.call_home_timeout()),
+        };
+        // Its last words may be on another connection.
+        let farewell = Instant::now() + self.config.farewell_timeout;
+        match time::timeout_at(farewell.min(deadline), waiting.line()).await {
             Ok(line) => line.ok_or(CallError::ListenerGone),
-            Err(_) => {
-                self.counters.call_home_timeouts.increment();
-                Err(CallError::CallHomeTimeout)
-            }
+            Err(_) => Err(gone),
         }
+    }
+
+    fn call_home_timeout(&self) -> CallError {
+        self.counters.call_home_timeouts.increment();
+        CallError::CallHomeTimeout
     }
 }
 

@@ -63,6 +63,10 @@ impl Line {
             match ready!(pin!(self.socket.read_buf(&mut self.inbox)).poll(cx)) {
                 Ok(0) => return Poll::Ready(Err(LineError::Closed)),
                 Ok(_) => {}
+                // TLS without a farewell is as closed as TCP.
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Poll::Ready(Err(LineError::Closed));
+                }
                 Err(error) => return Poll::Ready(Err(LineError::Broken(error))),
             }
         }
@@ -95,9 +99,9 @@ impl Line {
     }
 
     /// Sends a control frame if the socket takes it at once, which it does unless thousands are unread.
-    pub(crate) fn signal(&self, signal: ControlSignal) {
+    pub(crate) fn signal(&mut self, signal: ControlSignal) {
         let frame = control_frame(signal);
-        if let Err(error) = self.socket.try_write(&frame) {
+        if let Err(error) = self.socket.write_now(&frame) {
             tracing::debug!(%error, ?signal, "could not signal the worker");
         }
     }

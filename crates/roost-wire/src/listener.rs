@@ -10,7 +10,6 @@ use std::{
 };
 
 use tokio::{
-    net::TcpListener,
     sync::Semaphore,
     task::{AbortHandle, JoinSet},
     time,
@@ -18,12 +17,13 @@ use tokio::{
 use uuid::Uuid;
 
 use self::registry::Registry;
-pub(crate) use self::registry::Waiting;
+pub(crate) use self::registry::{News, Waiting};
 use crate::{
+    Target,
     line::Line,
     message::HandshakeMessage,
     stats::{ListenerCounters, ListenerStats},
-    transport::{self, Socket},
+    transport::{Incoming, Listener, Transport},
 };
 
 /// Pause after the listening socket failed, for example for want of file descriptors.
@@ -39,6 +39,8 @@ pub struct ListenerConfig {
     pub bind: SocketAddr,
     /// Address that workers are told to connect to; the bound one when unset.
     pub advertise: Option<IpAddr>,
+    /// How connections are accepted.
+    pub transport: Transport,
     /// Connections that may wait to be accepted.
     pub backlog: u32,
     /// Time for a connection to name its subject.
@@ -54,6 +56,7 @@ impl Default for ListenerConfig {
         Self {
             bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             advertise: None,
+            transport: Transport::tcp(),
             backlog: 4096,
             handshake_timeout: Duration::from_secs(10),
             max_handshakes: 1024,
@@ -79,8 +82,8 @@ impl ResponseListener {
     /// # Errors
     /// The address cannot be bound.
     pub fn bind(config: ListenerConfig) -> io::Result<Arc<Self>> {
-        let listener = transport::bind(config.bind, config.backlog)?;
-        let bound = listener.local_addr()?;
+        let listener = config.transport.bind(config.bind, config.backlog)?;
+        let bound = listener.address()?;
         let address = SocketAddr::new(config.advertise.unwrap_or(bound.ip()), bound.port());
         let registry = Arc::new(Registry::default());
         let counters = Arc::new(ListenerCounters::default());
@@ -108,8 +111,13 @@ impl ResponseListener {
     }
 
     /// Registers a new subject; it is withdrawn when the returned value is dropped.
-    pub(crate) fn register(&self) -> Waiting {
-        Waiting::new(Arc::clone(&self.registry), Uuid::new_v4())
+    pub(crate) fn register(&self, target: &Target) -> Waiting {
+        Waiting::new(Arc::clone(&self.registry), Uuid::new_v4(), target)
+    }
+
+    /// Tells the requests that wait for this target that it has left.
+    pub(crate) fn left(&self, target: &Target) {
+        self.registry.left(target);
     }
 }
 
@@ -128,7 +136,7 @@ struct Acceptor {
 }
 
 impl Acceptor {
-    async fn run(self, listener: TcpListener) {
+    async fn run(self, listener: Listener) {
         let this = Arc::new(self);
         let room = Arc::new(Semaphore::new(this.config.max_handshakes));
         // Dropped with this task, and the handshakes in progress with it.
@@ -136,12 +144,12 @@ impl Acceptor {
         loop {
             while handshakes.try_join_next().is_some() {}
             let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-            match transport::accept(&listener).await {
-                Ok((socket, peer)) => {
+            match listener.accept().await {
+                Ok((incoming, peer)) => {
                     this.counters.accepted.increment();
                     let this = Arc::clone(&this);
                     handshakes.spawn(async move {
-                        this.handshake(socket, peer).await;
+                        this.handshake(incoming, peer).await;
                         drop(permit);
                     });
                 }
@@ -154,7 +162,15 @@ impl Acceptor {
         }
     }
 
-    async fn handshake(&self, socket: Socket, peer: SocketAddr) {
+    async fn handshake(&self, incoming: Incoming, peer: SocketAddr) {
+        let socket = match incoming.establish().await {
+            Ok(socket) => socket,
+            Err(error) => {
+                self.counters.bad_handshakes.increment();
+                tracing::debug!(%peer, %error, "no TLS on the response listener");
+                return;
+            }
+        };
         let mut line = Line::new(socket, MAX_HANDSHAKE_BYTES);
         match time::timeout(self.config.handshake_timeout, read_subject(&mut line)).await {
             Ok(Some(subject)) => {

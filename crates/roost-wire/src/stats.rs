@@ -51,6 +51,8 @@ counters! {
         acks_unavailable,
         /// Acknowledgements: frame not readable.
         acks_refused,
+        /// Frames sent again because their connection was given up for another's sake.
+        sent_again,
         /// Calls that the pool had no room for.
         pool_full,
         /// Calls that were acknowledged but not called home in time.

@@ -18,7 +18,7 @@ use std::{
 };
 
 use parking_lot::RwLock;
-use tokio::{net::TcpListener, sync::Semaphore, time};
+use tokio::{sync::Semaphore, time};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::{
@@ -28,7 +28,7 @@ pub use self::{
 };
 use crate::{
     stats::{WorkerCounters, WorkerStats},
-    transport,
+    transport::Listener,
 };
 
 /// Pause after the listening socket failed, for example for want of file descriptors.
@@ -65,8 +65,8 @@ impl WorkerListener {
     /// # Errors
     /// The address cannot be bound.
     pub fn bind(config: WorkerConfig, shutdown: CancellationToken) -> io::Result<Arc<Self>> {
-        let listener = transport::bind(config.bind, config.backlog)?;
-        let bound = listener.local_addr()?;
+        let listener = config.transport.bind(config.bind, config.backlog)?;
+        let bound = listener.address()?;
         let address = SocketAddr::new(config.advertise.unwrap_or(bound.ip()), bound.port());
         let shared = Arc::new(Shared {
             endpoints: RwLock::default(),
@@ -123,16 +123,16 @@ impl WorkerListener {
     }
 }
 
-async fn accept(shared: Arc<Shared>, listener: TcpListener) {
+async fn accept(shared: Arc<Shared>, listener: Listener) {
     let room = Arc::new(Semaphore::new(shared.config.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
     let shutdown = shared.shutdown.clone();
     let accepting = async {
         loop {
             let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-            match transport::accept(&listener).await {
-                Ok((socket, peer)) => {
+            match listener.accept().await {
+                Ok((incoming, peer)) => {
                     shared.counters.connections.increment();
-                    let serving = connection::serve(Arc::clone(&shared), socket, peer);
+                    let serving = connection::serve(Arc::clone(&shared), incoming, peer);
                     let shutdown = shared.shutdown.clone();
                     shared.connections.spawn(async move {
                         shutdown.run_until_cancelled(serving).await;

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use roost_cluster::Discovery;
+use roost_cluster::record::Codec;
 use roost_config::{AnswerMode, MockWorker, WorkerRole};
 use roost_tokenizer::{Backend, Tokenizer};
+use roost_wire::Transport;
 use roost_worker::{
     Answer, EventsConfig, MockConfig, MockEngine, MockTiming, ModelFiles, Role, RunningWorker, ScriptBook,
     SystemConfig, TextCodec, WorkerConfig, WorkerServer,
@@ -40,13 +42,15 @@ pub(crate) async fn start(
         ),
         Some(path) => model(path).await?,
     };
+    let transport = crate::transport::plane(&options.tls)?;
     let mut workers = Vec::with_capacity(options.workers);
     for number in 0..options.workers {
         let engine = MockEngine::new(engine(options, &files, &codec, number)?);
         let discovery = store.participant(shutdown).await?;
-        let worker = WorkerServer::start(Arc::new(engine), server(options, &codec, discovery, number))
-            .await
-            .with_context(|| format!("cannot start mock worker {number}"))?;
+        let worker =
+            WorkerServer::start(Arc::new(engine), server(options, &codec, discovery, &transport, number))
+                .await
+                .with_context(|| format!("cannot start mock worker {number}"))?;
         workers.push(worker);
     }
     Ok(Fleet(workers))
@@ -118,6 +122,7 @@ fn server(
     options: &MockWorker,
     codec: &TextCodec,
     discovery: Arc<dyn Discovery>,
+    transport: &Transport,
     number: usize,
 ) -> WorkerConfig {
     // Fixed ports are for one worker; the others of a process take the next ones.
@@ -126,6 +131,13 @@ fn server(
     let mut config = WorkerConfig::new(discovery);
     config.namespace.clone_from(&options.namespace);
     config.component = Some(options.component.clone());
+    if options.json_codec {
+        config.codec = Codec::Json;
+    }
+    config.listen.transport = transport.clone();
+    config.listen.max_active = options.max_active;
+    config.listen.max_queued = options.max_queued;
+    config.listen.max_message_bytes = options.max_message_bytes;
     config.listen.bind = SocketAddr::new(options.host, port(options.port));
     config.codec_for_journal = Some(codec.clone());
     if options.kv_events {

@@ -10,6 +10,7 @@ mod serve;
 mod settings;
 mod signals;
 mod store;
+mod transport;
 
 use std::process::ExitCode;
 

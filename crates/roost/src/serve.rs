@@ -61,14 +61,16 @@ pub(crate) async fn start(
     let listener = bind(options)?;
     let address = listener.local_addr()?;
     let home = settings::response_address(&options.plane)?;
+    let transport = crate::transport::plane(&options.plane.tls)?;
     let responses = ResponseListener::bind(ListenerConfig {
         bind: home,
+        transport: transport.clone(),
         backlog: options.plane.listen_backlog,
         ..ListenerConfig::default()
     })
     .with_context(|| format!("cannot listen for workers on {home}"))?;
     tracing::info!(address = %responses.address(), "workers call home here");
-    let client = Arc::new(Client::new(settings::client(&options.plane), responses));
+    let client = Arc::new(Client::new(settings::client(&options.plane, transport), responses));
     let stop_cluster = CancellationToken::new();
     let (cluster, updates) = Cluster::start(
         cluster_config(options),

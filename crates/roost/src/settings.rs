@@ -9,6 +9,7 @@ use roost_config as options;
 use roost_frontend as frontend;
 use roost_frontend::metrics::MetricsOptions;
 use roost_telemetry::buckets;
+use roost_wire::Transport;
 
 /// A wait that is as good as none.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -154,13 +155,15 @@ fn router(o: &options::RouterOptions) -> roost_router::Config {
     }
 }
 
-pub(crate) fn client(o: &options::PlaneOptions) -> roost_wire::ClientConfig {
+pub(crate) fn client(o: &options::PlaneOptions, transport: Transport) -> roost_wire::ClientConfig {
     roost_wire::ClientConfig {
+        transport,
         pool_size: o.pool_size,
         channel_buffer: o.channel_buffer,
         connect_timeout: o.connect_timeout,
         connect_limit: o.global_connect_limit,
         ack_timeout: o.request_timeout,
+        farewell_timeout: o.farewell_timeout,
         call_home_timeout: o.call_home_timeout,
         prologue_timeout: o.prologue_timeout.unwrap_or(FOREVER),
         max_message_bytes: o.max_message_bytes,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     AffinityMode, AffinityOptions, BusyThresholds, CostOptions, DiscoveryBackend, DiscoveryOptions,
     ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, LimitOptions, LogFormat, LogOptions,
-    MetricsOptions, ModelOptions, NamespaceFilter, PlaneOptions, ProcessOptions, ReasoningField,
+    MetricsOptions, ModelOptions, NamespaceFilter, PlaneOptions, PlaneTls, ProcessOptions, ReasoningField,
     ReliabilityOptions, RouterMode, RouterOptions, Serve, TokenizerBackend, TokenizerOptions,
 };
 use crate::{effective::Effective, problem::Problem, resolve::Resolved, value::Value, values::Values};
@@ -258,6 +258,7 @@ fn plane(values: &Values) -> PlaneOptions {
         listen_backlog: values.u32("tcp-listen-backlog"),
         connect_timeout: values.duration("tcp-connect-timeout"),
         request_timeout: values.duration("tcp-request-timeout"),
+        farewell_timeout: values.duration("farewell-timeout-secs"),
         call_home_timeout: values.duration("call-home-timeout-secs"),
         prologue_timeout: values.duration_or_off("prologue-timeout-secs"),
         channel_buffer: values.size("tcp-channel-buffer"),
@@ -266,6 +267,22 @@ fn plane(values: &Values) -> PlaneOptions {
         host_idle_ttl: values.duration("tcp-host-idle-ttl-secs"),
         max_message_bytes: values.size("tcp-max-message-size"),
         token_ids_as_bytes: values.switch("token-ids-as-bytes"),
+        tls: plane_tls(values),
+    }
+}
+
+/// TLS between frontends and workers.
+pub(crate) fn plane_tls(values: &Values) -> PlaneTls {
+    PlaneTls {
+        cert: values.path("tcp-tls-cert-path"),
+        key: values.path("tcp-tls-key-path"),
+        ca: values.path("tcp-tls-ca-cert-path"),
+        insecure: values.switch("tcp-tls-insecure"),
+        server_name: values.text("tcp-tls-server-name"),
+        client_cert: values.path("tcp-tls-client-cert-path"),
+        client_key: values.path("tcp-tls-client-key-path"),
+        client_ca: values.path("tcp-tls-client-ca-cert-path"),
+        handshake_timeout: values.duration("tcp-tls-handshake-timeout-secs"),
     }
 }
 

@@ -3,7 +3,6 @@
 use super::NOT_AVAILABLE;
 use crate::spec::{Kind, OptionSpec, bytes, integer, option, seconds};
 
-const TLS: &str = "TLS on the request plane is not available in this build";
 const NATS: (&str, &str) = ("nats", "is not available in this build");
 
 pub(crate) static OPTIONS: &[OptionSpec] = &[
@@ -47,6 +46,13 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     )
     .env(&["DYN_TCP_REQUEST_TIMEOUT"])
     .default("5"),
+    option(
+        "farewell-timeout-secs",
+        seconds(0.0, 86_400.0),
+        "Time that an acknowledged request still waits for a worker whose connection is lost, or that has left.",
+    )
+    .default("1")
+    .dynamo_default("none, it waits for ever"),
     option(
         "call-home-timeout-secs",
         seconds(0.001, 86_400.0),
@@ -103,34 +109,6 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
         .env(&["DYN_TCP_LATENCY_TRACE"])
         .default("false")
         .refused(NOT_AVAILABLE),
-    option("tcp-tls-cert-path", Kind::Path, "TLS on the request plane.")
-        .env(&["DYN_TCP_TLS_CERT_PATH"])
-        .refused(TLS),
-    option("tcp-tls-key-path", Kind::Path, "TLS on the request plane.")
-        .env(&["DYN_TCP_TLS_KEY_PATH"])
-        .refused(TLS),
-    option("tcp-tls-ca-cert-path", Kind::Path, "TLS on the request plane.")
-        .env(&["DYN_TCP_TLS_CA_CERT_PATH"])
-        .refused(TLS),
-    option("tcp-tls-client-cert-path", Kind::Path, "TLS on the request plane.")
-        .env(&["DYN_TCP_TLS_CLIENT_CERT_PATH"])
-        .refused(TLS),
-    option("tcp-tls-client-key-path", Kind::Path, "TLS on the request plane.")
-        .env(&["DYN_TCP_TLS_CLIENT_KEY_PATH"])
-        .refused(TLS),
-    option("tcp-tls-client-ca-cert-path", Kind::Path, "TLS on the request plane.")
-        .env(&["DYN_TCP_TLS_CLIENT_CA_CERT_PATH"])
-        .refused(TLS),
-    option("tcp-tls-insecure", Kind::Switch, "TLS on the request plane.")
-        .env(&["DYN_TCP_TLS_INSECURE"])
-        .default("false")
-        .refused(TLS),
-    option("tcp-tls-server-name", Kind::Text, "TLS on the request plane.")
-        .env(&["DYN_TCP_TLS_SERVER_NAME"])
-        .refused(TLS),
-    option("tcp-tls-handshake-timeout-secs", seconds(0.0, 3600.0), "TLS on the request plane.")
-        .env(&["DYN_TCP_TLS_HANDSHAKE_TIMEOUT_SECS"])
-        .no_effect(TLS),
     option("nats-tls-ca-cert-path", Kind::Path, "TLS to NATS.")
         .env(&["NATS_TLS_CA_CERT_PATH"])
         .no_effect(NATS_UNUSED),

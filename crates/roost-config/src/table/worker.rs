@@ -1,6 +1,6 @@
 //! Mock workers.
 
-use crate::spec::{Kind, OptionSpec, choice, integer, milliseconds, number, option};
+use crate::spec::{Kind, OptionSpec, bytes, choice, integer, milliseconds, number, option};
 
 pub(crate) static MODEL: &[OptionSpec] = &[
     option("model-name", Kind::Text, "Name under which the model is served.")
@@ -60,6 +60,35 @@ pub(crate) static NETWORK: &[OptionSpec] = &[
     )
     .env(&["DYN_TCP_RPC_PORT"])
     .default("0"),
+    option(
+        "request-plane-codec",
+        choice(&["msgpack", "json"]),
+        "Codec that frontends are told to use; every request is answered in its own.",
+    )
+    .env(&["DYN_REQUEST_PLANE_CODEC"])
+    .default("msgpack"),
+    option("tcp-worker-pool-size", integer(1, 1 << 20), "Requests a worker answers at once.")
+        .env(&["DYN_TCP_WORKER_POOL_SIZE"])
+        .default("10000"),
+    option("tcp-work-queue-size", integer(0, 1 << 24), "Requests that wait beyond those; more are refused.")
+        .env(&["DYN_TCP_WORK_QUEUE_SIZE"])
+        .default("40000"),
+    option(
+        "engine-request-limit",
+        integer(1, 1 << 20),
+        "Requests a worker answers at once, with the short queue of --engine-request-queue-limit.",
+    )
+    .env(&["DYN_ENGINE_REQUEST_LIMIT"]),
+    option(
+        "engine-request-queue-limit",
+        integer(0, 1 << 24),
+        "Requests that wait beyond --engine-request-limit; more are refused.",
+    )
+    .env(&["DYN_DYNAMO_REQUEST_QUEUE_LIMIT"])
+    .default("16"),
+    option("tcp-max-message-size", bytes(1 << 16, 1 << 32), "Largest request frame.")
+        .env(&["DYN_TCP_MAX_MESSAGE_SIZE"])
+        .default("33554432"),
     option(
         "system-port",
         integer(0, 65_535),

@@ -1,6 +1,6 @@
 //! Command lines from published recipes, unchanged.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{net::Ipv4Addr, path::PathBuf, time::Duration};
 
 use super::{mock_worker, parse_line, serve};
 use crate::{
@@ -154,6 +154,41 @@ fn a_mock_worker() {
     assert_eq!(worker.discovery, DiscoveryBackend::Memory);
     assert_eq!(worker.answer, AnswerMode::Random);
     assert!(!worker.kv_events);
+}
+
+#[test]
+fn tls_on_the_plane_is_the_same_for_both_ends() {
+    let environment = [
+        ("DYN_TCP_TLS_CERT_PATH", "/tls/own.pem"),
+        ("DYN_TCP_TLS_KEY_PATH", "/tls/own.key"),
+        ("DYN_TCP_TLS_CA_CERT_PATH", "/tls/ca.pem"),
+        ("DYN_TCP_TLS_CLIENT_CERT_PATH", "/tls/client.pem"),
+        ("DYN_TCP_TLS_CLIENT_KEY_PATH", "/tls/client.key"),
+        ("DYN_TCP_TLS_CLIENT_CA_CERT_PATH", "/tls/clients.pem"),
+        ("DYN_TCP_TLS_SERVER_NAME", "worker.internal"),
+        ("DYN_TCP_TLS_HANDSHAKE_TIMEOUT_SECS", "7"),
+    ];
+    let path = |path: &str| Some(PathBuf::from(path));
+    for tls in [serve("serve", &environment).plane.tls, mock_worker("mock-worker", &environment).tls] {
+        assert_eq!((tls.cert, tls.key), (path("/tls/own.pem"), path("/tls/own.key")));
+        assert_eq!((tls.ca, tls.insecure), (path("/tls/ca.pem"), false));
+        assert_eq!((tls.client_cert, tls.client_key), (path("/tls/client.pem"), path("/tls/client.key")));
+        assert_eq!(tls.client_ca, path("/tls/clients.pem"));
+        assert_eq!(tls.server_name.as_deref(), Some("worker.internal"));
+        assert_eq!(tls.handshake_timeout, Duration::from_secs(7));
+    }
+}
+
+#[test]
+fn the_limits_of_a_worker() {
+    let limits = |environment: &[(&str, &str)]| {
+        let worker = mock_worker("mock-worker", environment);
+        (worker.max_active, worker.max_queued)
+    };
+    assert_eq!(limits(&[]), (10_000, 40_000));
+    assert_eq!(limits(&[("DYN_TCP_WORKER_POOL_SIZE", "5"), ("DYN_TCP_WORK_QUEUE_SIZE", "6")]), (5, 6));
+    assert_eq!(limits(&[("DYN_ENGINE_REQUEST_LIMIT", "3")]), (3, 16));
+    assert_eq!(limits(&[("DYN_ENGINE_REQUEST_LIMIT", "3"), ("DYN_DYNAMO_REQUEST_QUEUE_LIMIT", "0")]), (3, 0));
 }
 
 #[test]

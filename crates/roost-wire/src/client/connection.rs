@@ -2,21 +2,21 @@ use std::{
     collections::VecDeque,
     io::{self, IoSlice},
     net::SocketAddr,
+    pin::{Pin, pin},
     sync::Arc,
+    task::{Context, Poll, ready},
 };
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::{
+    io::{AsyncReadExt as _, AsyncWrite as _},
     sync::{Semaphore, mpsc, oneshot},
-    time::{self, Instant},
+    time::{self, Instant, Sleep},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{ClientConfig, pool::InFlight};
-use crate::{
-    frame::Ack,
-    stats::ClientCounters,
-    transport::{self, Socket},
-};
+use crate::{frame::Ack, stats::ClientCounters, transport::Socket};
 
 /// Most pieces of frames that are queued for writing and written with one call.
 const MAX_BATCH: usize = 64;
@@ -24,7 +24,10 @@ const MAX_BATCH: usize = 64;
 const READ_ROOM: usize = 4 * 1024;
 
 /// Where the acknowledgement of a frame arrives.
-pub(super) type AckReceiver = oneshot::Receiver<Result<Ack, AckFailure>>;
+pub(super) type AckReceiver = oneshot::Receiver<AckOutcome>;
+
+/// The acknowledgement, with a token that tells when its connection is lost; or why there is none.
+pub(super) type AckOutcome = Result<(Ack, CancellationToken), AckFailure>;
 
 /// Why a frame was not acknowledged.
 #[derive(Debug, Clone)]
@@ -35,8 +38,10 @@ pub(super) enum AckFailure {
     Disconnected,
     /// The connection ended before any of the frame was written.
     Unsent,
-    /// The acknowledgement, or an earlier one on the connection, did not come in time.
+    /// The acknowledgement did not come in time.
     Timeout,
+    /// The connection was given up for another frame's sake; the worker may or may not have this one.
+    Retired,
 }
 
 /// A frame to be written.
@@ -44,7 +49,7 @@ pub(super) enum AckFailure {
 pub(super) struct Outgoing {
     pub(super) head: Bytes,
     pub(super) body: Bytes,
-    pub(super) reply: oneshot::Sender<Result<Ack, AckFailure>>,
+    pub(super) reply: oneshot::Sender<AckOutcome>,
     pub(super) in_flight: InFlight,
 }
 
@@ -64,7 +69,7 @@ impl Connection {
     pub(super) async fn run(mut self) {
         let connected = time::timeout(self.config.connect_timeout, async {
             let _place = self.connects.acquire().await;
-            transport::connect(self.address).await
+            self.config.transport.connect(self.address).await
         });
         let failure = match connected.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
             Ok(socket) => {
@@ -101,7 +106,15 @@ struct Established<'a> {
     slots: VecDeque<Slot>,
     queued_bytes: u64,
     written_bytes: u64,
+    unflushed: bool,
     last_used: Instant,
+    timer: Pin<Box<Sleep>>,
+    /// Nobody sends on this connection any more.
+    forgotten: bool,
+    /// The worker could not read a frame and closes behind it.
+    refused: bool,
+    /// Cancelled when the worker ends the connection.
+    lost: CancellationToken,
 }
 
 /// A place in the order of acknowledgements. It stays there when the caller is gone.
@@ -109,7 +122,7 @@ struct Slot {
     deadline: Instant,
     /// Bytes queued on the connection before the frame.
     starts_at: u64,
-    reply: oneshot::Sender<Result<Ack, AckFailure>>,
+    reply: oneshot::Sender<AckOutcome>,
     in_flight: InFlight,
 }
 
@@ -123,6 +136,7 @@ enum Over {
 
 impl<'a> Established<'a> {
     fn new(connection: &'a mut Connection, socket: Socket) -> Self {
+        let timer = Box::pin(time::sleep(connection.config.idle_ttl));
         Self {
             connection,
             socket,
@@ -131,73 +145,106 @@ impl<'a> Established<'a> {
             slots: VecDeque::new(),
             queued_bytes: 0,
             written_bytes: 0,
+            unflushed: false,
             last_used: Instant::now(),
+            timer,
+            forgotten: false,
+            refused: false,
+            lost: CancellationToken::new(),
         }
     }
 
     async fn run(mut self) {
-        let over = self.carry().await;
+        let over = std::future::poll_fn(|cx| self.poll(cx)).await;
+        if matches!(over, Over::Unneeded) {
+            return;
+        }
+        // Refuse first: what is sent again must not come back here.
+        self.connection.queue.close();
+        let (address, frames) = (self.connection.address, self.slots.len());
         let counters = &self.connection.counters;
-        let failure = match over {
-            Over::Unneeded => return,
+        let (first, others) = match over {
             Over::AckTimeout => {
                 counters.ack_timeouts.increment();
-                tracing::warn!(address = %self.connection.address, frames = self.slots.len(),
-                    "worker does not acknowledge, giving the connection up");
-                AckFailure::Timeout
+                tracing::warn!(%address, frames, "worker does not acknowledge, giving the connection up");
+                (AckFailure::Timeout, AckFailure::Retired)
             }
             Over::Disconnected(error) => {
-                if !self.slots.is_empty() {
+                if frames > 0 {
                     counters.disconnects.increment();
                 }
-                tracing::debug!(address = %self.connection.address, ?error, frames = self.slots.len(),
-                    "worker closed the connection");
-                AckFailure::Disconnected
+                tracing::debug!(%address, ?error, frames, "connection to worker ended");
+                self.lost.cancel();
+                let failure = if self.refused { AckFailure::Retired } else { AckFailure::Disconnected };
+                (failure.clone(), failure)
             }
+            Over::Unneeded => unreachable!("returned above"),
         };
-        for Slot { reply, starts_at, in_flight, .. } in self.slots {
+        for (index, Slot { reply, starts_at, in_flight, .. }) in self.slots.into_iter().enumerate() {
             drop(in_flight);
-            let untouched = starts_at >= self.written_bytes;
-            let _ = reply.send(Err(if untouched { AckFailure::Unsent } else { failure.clone() }));
+            let failure = if starts_at >= self.written_bytes {
+                AckFailure::Unsent
+            } else if index == 0 {
+                first.clone()
+            } else {
+                others.clone()
+            };
+            // A caller that is gone needs no answer.
+            let _ = reply.send(Err(failure));
         }
     }
 
-    async fn carry(&mut self) -> Over {
-        let mut forgotten = false;
+    /// Whatever is to be done on the connection, until it is over.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Over> {
         loop {
-            if forgotten && self.slots.is_empty() {
-                return Over::Unneeded;
+            let taken = self.poll_queue(cx);
+            if let Err(error) = self.poll_write(cx) {
+                return Poll::Ready(Over::Disconnected(Some(error)));
             }
+            if let Err(over) = self.poll_read(cx) {
+                return Poll::Ready(over);
+            }
+            if self.forgotten && self.slots.is_empty() {
+                return Poll::Ready(Over::Unneeded);
+            }
+            // A full batch that was written makes room for what else is queued.
+            if taken && self.outbox.is_empty() {
+                continue;
+            }
+            ready!(self.poll_deadline(cx));
+            return Poll::Ready(if self.slots.is_empty() { Over::Unneeded } else { Over::AckTimeout });
+        }
+    }
+
+    /// Takes what is queued, up to a batch; tells whether there may be more.
+    fn poll_queue(&mut self, cx: &mut Context<'_>) -> bool {
+        while self.outbox.len() < MAX_BATCH {
+            if self.forgotten {
+                return false;
+            }
+            match self.connection.queue.poll_recv(cx) {
+                Poll::Ready(Some(frame)) => self.take(frame),
+                Poll::Ready(None) => self.forgotten = true,
+                Poll::Pending => return false,
+            }
+        }
+        true
+    }
+
+    /// Ready when the acknowledgement that is due first is late, or when nothing has happened for too long.
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        loop {
             let deadline = match self.slots.front() {
                 Some(slot) => slot.deadline,
                 None => self.last_used + self.connection.config.idle_ttl,
             };
-            let has_room = self.outbox.len() < MAX_BATCH && !forgotten;
-            tokio::select! {
-                ready = self.socket.readable() => {
-                    if let Err(over) = ready.map_err(|error| Over::Disconnected(Some(error))).and_then(|()| self.read()) {
-                        return over;
-                    }
-                }
-                ready = self.socket.writable(), if !self.outbox.is_empty() => {
-                    if let Err(error) = ready.and_then(|()| self.write()) {
-                        return Over::Disconnected(Some(error));
-                    }
-                }
-                frame = self.connection.queue.recv(), if has_room => match frame {
-                    Some(frame) => {
-                        self.take(frame);
-                        while self.outbox.len() < MAX_BATCH
-                            && let Ok(frame) = self.connection.queue.try_recv()
-                        {
-                            self.take(frame);
-                        }
-                    }
-                    None => forgotten = true,
-                },
-                () = time::sleep_until(deadline) => {
-                    return if self.slots.is_empty() { Over::Unneeded } else { Over::AckTimeout };
-                }
+            // Moved only when it would run out too late, or has run out: not for every frame.
+            if deadline < self.timer.deadline() || self.timer.is_elapsed() {
+                self.timer.as_mut().reset(deadline);
+            }
+            ready!(self.timer.as_mut().poll(cx));
+            if deadline <= Instant::now() {
+                return Poll::Ready(());
             }
         }
     }
@@ -222,22 +269,26 @@ impl<'a> Established<'a> {
         }
     }
 
-    fn write(&mut self) -> io::Result<()> {
+    /// Writes what is taken, as much as the socket takes.
+    fn poll_write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         while !self.outbox.is_empty() {
             let mut slices = [IoSlice::new(&[]); MAX_BATCH + 2];
             for (slice, piece) in slices.iter_mut().zip(&self.outbox) {
                 *slice = IoSlice::new(piece);
             }
             let count = self.outbox.len().min(slices.len());
-            let written = match self.socket.try_write_vectored(&slices[..count]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(written) => written,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
+            let written = match Pin::new(&mut self.socket).poll_write_vectored(cx, &slices[..count])? {
+                Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(written) => written,
+                Poll::Pending => return Ok(()),
             };
+            self.unflushed = true;
             self.connection.counters.sent_bytes.add(written as u64);
             self.written_bytes += written as u64;
             self.written(written);
+        }
+        if self.unflushed && Pin::new(&mut self.socket).poll_flush(cx)?.is_ready() {
+            self.unflushed = false;
         }
         Ok(())
     }
@@ -253,14 +304,15 @@ impl<'a> Established<'a> {
         }
     }
 
-    fn read(&mut self) -> Result<(), Over> {
+    /// Reads and hands out acknowledgements until no more have come.
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Result<(), Over> {
         loop {
             self.inbox.reserve(READ_ROOM);
-            match self.socket.try_read_buf(&mut self.inbox) {
-                Ok(0) => return Err(Over::Disconnected(None)),
-                Ok(_) => self.acknowledge()?,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(Over::Disconnected(Some(error))),
+            match pin!(self.socket.read_buf(&mut self.inbox)).poll(cx) {
+                Poll::Ready(Ok(0)) => return Err(Over::Disconnected(None)),
+                Poll::Ready(Ok(_)) => self.acknowledge()?,
+                Poll::Ready(Err(error)) => return Err(Over::Disconnected(Some(error))),
+                Poll::Pending => return Ok(()),
             }
         }
     }
@@ -277,12 +329,15 @@ impl<'a> Established<'a> {
                 Ack::Accepted => counters.acks_accepted.increment(),
                 Ack::Overloaded(_) => counters.acks_overloaded.increment(),
                 Ack::Unavailable(_) => counters.acks_unavailable.increment(),
-                Ack::Refused(_) => counters.acks_refused.increment(),
+                Ack::Refused(_) => {
+                    self.refused = true;
+                    counters.acks_refused.increment();
+                }
             }
             self.last_used = Instant::now();
             // The place is free before the caller learns of it.
             drop(in_flight);
-            let _ = reply.send(Ok(ack));
+            let _ = reply.send(Ok((ack, self.lost.clone())));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-use std::{io, sync::Arc};
+use std::{borrow::Cow, io, sync::Arc};
 
 use crate::{
     Fault, StreamError,
@@ -21,8 +21,8 @@ pub enum CallError {
     /// The worker could not be connected to.
     #[error("cannot connect to worker: {0}")]
     CannotConnect(#[source] Arc<io::Error>),
-    /// The connection was lost before the acknowledgement.
-    #[error("worker disconnected before acknowledging")]
+    /// The connection was lost before the acknowledgement, or after it and before the worker called home.
+    #[error("worker disconnected before it began to answer")]
     Disconnected,
     /// The worker did not acknowledge in time.
     #[error("worker did not acknowledge in time")]
@@ -36,6 +36,9 @@ pub enum CallError {
     /// The worker could not read the frame.
     #[error("worker refused the frame: {0}")]
     Refused(String),
+    /// The worker left before it called home.
+    #[error("worker left before it began to answer")]
+    Left,
     /// The worker acknowledged but did not call home in time.
     #[error("worker did not call home in time")]
     CallHomeTimeout,
@@ -81,7 +84,7 @@ impl CallError {
             Self::Disconnected => Reason::Disconnected,
             Self::AckTimeout | Self::CallHomeTimeout => Reason::ConnectionTimeout,
             Self::PrologueTimeout | Self::QueryTimeout => Reason::ResponseTimeout,
-            Self::Unavailable(_) => Reason::WorkerUnavailable,
+            Self::Unavailable(_) | Self::Left => Reason::WorkerUnavailable,
             Self::Prologue(_) => Reason::BackendUnavailable,
             Self::Rejected(error) => error.reason,
             Self::Stream(error) => error.reason(),
@@ -112,12 +115,19 @@ impl CallError {
         !matches!(self, Self::ListenerGone) && !matches!(self.fault(), Fault::Client | Fault::Overload)
     }
 
-    /// The text for clients, if the worker gave one.
+    /// The text for clients: what the worker gave, or which limit the request exceeds.
     #[must_use]
-    pub fn public_message(&self) -> Option<&str> {
+    pub fn public_message(&self) -> Option<Cow<'_, str>> {
         match self {
-            Self::Rejected(error) => error.public_message(),
-            Self::Stream(error) => error.public_message(),
+            Self::Rejected(error) => error.public_message().map(Cow::Borrowed),
+            Self::Stream(error) => error.public_message().map(Cow::Borrowed),
+            Self::Frame(FrameError::TooLarge { len, max }) => Some(Cow::Owned(format!(
+                "The request takes {len} bytes on the way to a worker; the limit is {max} bytes \
+                 (DYN_TCP_MAX_MESSAGE_SIZE)."
+            ))),
+            Self::Refused(text) if text.contains("too large") => Some(Cow::Borrowed(
+                "The request exceeds the largest message that the worker accepts (its DYN_TCP_MAX_MESSAGE_SIZE).",
+            )),
             _ => None,
         }
     }

@@ -90,6 +90,11 @@ impl Pool {
         Err(CallError::PoolFull)
     }
 
+    pub(super) fn unacknowledged(&self) -> usize {
+        let addresses = self.addresses.lock();
+        addresses.values().flatten().map(|handle| handle.unacknowledged.load(Ordering::Acquire)).sum()
+    }
+
     pub(super) fn warm(&self, address: SocketAddr) {
         let mut addresses = self.addresses.lock();
         addresses.retain(|_, handles| {

@@ -3,8 +3,8 @@ use crate::text;
 
 /// Longest text that is believed to be an acknowledgement.
 const MAX_TEXT: usize = 64 * 1024;
-const OVERLOADED: &str = "Server overloaded: ";
-const UNAVAILABLE: &str = "Server unavailable: ";
+const OVERLOADED: &str = "Server overloaded:";
+const UNAVAILABLE: &str = "Server unavailable:";
 
 /// What a worker says to a request frame. It says nothing about the result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,9 +53,9 @@ impl Ack {
         let Some(text) = rest.get(..len) else { return Ok(None) };
         let text = std::str::from_utf8(text).map_err(|_| FrameError::Malformed("ack is not UTF-8"))?;
         let ack = if let Some(what) = text.strip_prefix(OVERLOADED) {
-            Self::Overloaded(what.to_owned())
+            Self::Overloaded(what.trim_start().to_owned())
         } else if let Some(why) = text.strip_prefix(UNAVAILABLE) {
-            Self::Unavailable(why.to_owned())
+            Self::Unavailable(why.trim_start().to_owned())
         } else if text.starts_with("Read error:") || text.starts_with("Invalid endpoint path") {
             Self::Refused(text.to_owned())
         } else {
@@ -66,16 +66,17 @@ impl Ack {
 
     /// Appends the acknowledgement to `out`; text beyond 64 KiB is cut.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let (prefix, text) = match self {
-            Self::Accepted => ("", ""),
-            Self::Overloaded(what) => (OVERLOADED, what.as_str()),
-            Self::Unavailable(why) => (UNAVAILABLE, why.as_str()),
-            Self::Refused(text) => ("", text.as_str()),
+        let (prefix, gap, text) = match self {
+            Self::Accepted => ("", "", ""),
+            Self::Overloaded(what) => (OVERLOADED, " ", what.as_str()),
+            Self::Unavailable(why) => (UNAVAILABLE, " ", why.as_str()),
+            Self::Refused(text) => ("", "", text.as_str()),
         };
-        let text = text::cut(text, MAX_TEXT - prefix.len());
-        let len = (prefix.len() + text.len()) as u32;
+        let text = text::cut(text, MAX_TEXT - prefix.len() - gap.len());
+        let len = (prefix.len() + gap.len() + text.len()) as u32;
         out.extend_from_slice(&len.to_be_bytes());
-        out.extend_from_slice(prefix.as_bytes());
-        out.extend_from_slice(text.as_bytes());
+        for part in [prefix, gap, text] {
+            out.extend_from_slice(part.as_bytes());
+        }
     }
 }

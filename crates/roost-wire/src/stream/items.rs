@@ -83,8 +83,8 @@ impl Items {
         }
     }
 
-    pub(super) fn signal(&self, signal: ControlSignal) {
-        if let Some(line) = &self.line {
+    pub(super) fn signal(&mut self, signal: ControlSignal) {
+        if let Some(line) = &mut self.line {
             line.signal(signal);
         }
     }

@@ -97,7 +97,7 @@ async fn a_body_that_cannot_be_decoded_is_refused_as_the_clients_fault() {
     let error = within(frontend.client.call(&target(worker.address()), call)).await.unwrap_err();
     assert!(matches!(&error, CallError::Rejected(_)), "{error}");
     assert_eq!((error.fault(), error.is_retryable(), error.inhibits_worker()), (Fault::Client, false, false));
-    assert_eq!(error.public_message(), Some("request body cannot be decoded"));
+    assert_eq!(error.public_message().as_deref(), Some("request body cannot be decoded"));
     assert_eq!(frontend.client.stats().prologue_errors, 1);
 }
 

@@ -107,11 +107,11 @@ async fn a_worker_that_does_not_call_home_is_given_up() {
     let frontend = Frontend::with(ClientConfig { call_home_timeout: SHORT, ..Default::default() });
     let worker = FakeWorker::new().await;
     let target = worker.target();
-    let (result, request) = tokio::join!(frontend.call(&target), async {
+    let (result, (_connection, request)) = tokio::join!(frontend.call(&target), async {
         let mut connection = worker.accept().await;
         let request = connection.request().await;
         connection.ack(Ack::Accepted).await;
-        request
+        (connection, request)
     });
     let error = result.unwrap_err();
     assert!(matches!(error, CallError::CallHomeTimeout), "{error}");
@@ -138,7 +138,7 @@ async fn refusals_in_the_prologue_keep_their_meaning() {
     .await;
     assert!(matches!(error, CallError::Rejected(_)), "{error}");
     assert_eq!((error.fault(), error.inhibits_worker()), (Fault::Client, false));
-    assert_eq!(error.public_message(), Some("out"));
+    assert_eq!(error.public_message().as_deref(), Some("out"));
 
     let error = refused(Some(
         r#"{"error":"x","typed_error":{"error_type":{"Backend":"EngineShutdown"},"class":"Unavailable",

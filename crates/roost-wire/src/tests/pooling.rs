@@ -154,12 +154,12 @@ async fn an_ack_that_nobody_waits_for_costs_the_connection() {
 #[tokio::test]
 async fn warming_opens_one_connection_and_forgetting_closes_it() {
     let (frontend, worker) = (Frontend::new(), FakeWorker::new().await);
-    let address = worker.target().address;
-    frontend.client.warm(address);
-    frontend.client.warm(address);
+    let target = worker.target();
+    frontend.client.warm(target.address);
+    frontend.client.warm(target.address);
     let connection = worker.accept().await;
     until(|| frontend.client.stats().open_connections == 1).await;
-    frontend.client.forget(address);
+    frontend.client.forget(&target);
     connection.closed().await;
     until(|| frontend.client.stats().open_connections == 0).await;
     assert_eq!(frontend.client.stats().connections, 1);
@@ -172,7 +172,7 @@ async fn a_forgotten_worker_still_acknowledges() {
     let (result, connection) = tokio::join!(frontend.call(&target), async {
         let mut connection = worker.accept().await;
         connection.request().await;
-        frontend.client.forget(target.address);
+        frontend.client.forget(&target);
         connection.ack(Ack::at_capacity()).await;
         connection
     });

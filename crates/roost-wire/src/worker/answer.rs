@@ -2,8 +2,7 @@ use std::{convert::Infallible, io, pin::pin, sync::Arc, task::Poll};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::tcp::{ReadHalf, WriteHalf},
+    io::{self as tokio_io, AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf},
     task,
     time::{self, Instant},
 };
@@ -18,7 +17,7 @@ use crate::{
         envelope,
     },
     stats::WorkerCounters,
-    transport,
+    transport::Socket,
 };
 
 /// Bytes of items after which they are written although more are ready.
@@ -53,8 +52,8 @@ pub(super) async fn answer(shared: Arc<Shared>, request: Request, handler: Arc<d
     drop(queued);
     let _open = counters.open_streams.hold();
     let address = request.home.address;
-    let dialled = time::timeout(shared.config.dial_timeout, transport::connect(address));
-    let mut socket = match dialled.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
+    let dialled = time::timeout(shared.config.dial_timeout, shared.config.transport.connect(address));
+    let socket = match dialled.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
         Ok(socket) => socket,
         Err(error) => {
             counters.dial_failures.increment();
@@ -62,7 +61,7 @@ pub(super) async fn answer(shared: Arc<Shared>, request: Request, handler: Arc<d
             return;
         }
     };
-    let (reader, writer) = socket.split();
+    let (reader, writer) = tokio_io::split(socket);
     let id: Arc<str> = request.control.id.as_str().into();
     let mut controls = Controls { reader, inbox: BytesMut::new() };
     let cancellation = Cancellation::default();
@@ -103,12 +102,12 @@ pub(super) async fn answer(shared: Arc<Shared>, request: Request, handler: Arc<d
 }
 
 /// The frontend's half of a call-home connection.
-struct Controls<'a> {
-    reader: ReadHalf<'a>,
+struct Controls {
+    reader: ReadHalf<Socket>,
     inbox: BytesMut,
 }
 
-impl Controls<'_> {
+impl Controls {
     /// Waits for a signal; `None` when the frontend closes or sends what it must not. Cancel safe.
     async fn next(&mut self) -> Option<ControlSignal> {
         loop {
@@ -126,7 +125,7 @@ impl Controls<'_> {
 
 /// The worker's half of a call-home connection.
 struct Writer<'a> {
-    writer: WriteHalf<'a>,
+    writer: WriteHalf<Socket>,
     /// Frames not written yet.
     out: Vec<u8>,
     counters: &'a WorkerCounters,
@@ -252,6 +251,7 @@ impl Writer<'_> {
         if !self.out.is_empty() {
             self.counters.sent_bytes.add(self.out.len() as u64);
             self.writer.write_all(&self.out).await?;
+            self.writer.flush().await?;
             self.out.clear();
         }
         Ok(())

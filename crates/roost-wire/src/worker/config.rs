@@ -3,7 +3,7 @@ use std::{
     time::Duration,
 };
 
-use crate::frame;
+use crate::{Transport, frame};
 
 /// Settings of the serving side.
 #[derive(Debug, Clone)]
@@ -12,6 +12,8 @@ pub struct WorkerConfig {
     pub bind: SocketAddr,
     /// Address that frontends are told to connect to; the bound one when unset.
     pub advertise: Option<IpAddr>,
+    /// How connections are made and accepted.
+    pub transport: Transport,
     /// Connections that may wait to be accepted.
     pub backlog: u32,
     /// Connections that may be open at once; more wait in the backlog.
@@ -35,6 +37,7 @@ impl Default for WorkerConfig {
         Self {
             bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             advertise: None,
+            transport: Transport::tcp(),
             backlog: 1024,
             max_connections: 16 * 1024,
             max_message_bytes: frame::DEFAULT_MAX_MESSAGE_BYTES,

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     frame::{Ack, FrameError, RequestFrame},
     message::{ConnectionInfo, ControlMessage, ResponseAddress},
-    transport::Socket,
+    transport::{Incoming, Socket},
 };
 
 /// Room to read into.
@@ -24,8 +24,12 @@ const MAX_CONTROL_BYTES: usize = 128 * 1024;
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Reads frames one after the other and acknowledges each; never waits for a handler.
-pub(super) async fn serve(shared: Arc<Shared>, socket: Socket, peer: SocketAddr) {
-    if let Err(error) = (Connection { shared, socket, acks: Vec::new() }).run().await {
+pub(super) async fn serve(shared: Arc<Shared>, incoming: Incoming, peer: SocketAddr) {
+    let serving = async {
+        let socket = incoming.establish().await?;
+        Connection { shared, socket, acks: Vec::new() }.run().await
+    };
+    if let Err(error) = serving.await {
         tracing::debug!(%peer, %error, "request connection failed");
     }
 }
@@ -58,6 +62,7 @@ impl Connection {
     async fn flush(&mut self) -> io::Result<()> {
         if !self.acks.is_empty() {
             self.socket.write_all(&self.acks).await?;
+            self.socket.flush().await?;
             self.acks.clear();
         }
         Ok(())
