@@ -7,6 +7,7 @@ mod calls;
 mod choices;
 mod disagg;
 mod etcd;
+mod explain;
 mod faults;
 mod interop;
 mod outages;

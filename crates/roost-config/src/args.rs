@@ -62,10 +62,17 @@ pub(crate) fn split(command: &'static CommandSpec, arguments: Vec<OsString>) -> 
                         }
                     }
                 }
-                _ => result.problems.push(Problem::new(
-                    argument,
-                    format!("is not expected; options of `roost {}` begin with `--`", command.name),
-                )),
+                _ => match command.positional.and_then(|name| find(command, name).ok()) {
+                    Some(found) => result.given.push(Given {
+                        spec: found.spec,
+                        flag: format!("--{}", found.spec.name),
+                        text: argument,
+                    }),
+                    None => result.problems.push(Problem::new(
+                        argument,
+                        format!("is not expected; options of `roost {}` begin with `--`", command.name),
+                    )),
+                },
             },
         }
     }

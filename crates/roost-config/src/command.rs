@@ -6,6 +6,8 @@ use crate::{
     args, demo,
     demo::Demo,
     environment::Environment,
+    explain,
+    explain::Explain,
     file::FileValues,
     help, mock_worker,
     mock_worker::MockWorker,
@@ -26,6 +28,8 @@ pub enum Command {
     MockWorker(Box<MockWorker>),
     /// Run a frontend and mock workers in one process.
     Demo(Box<Demo>),
+    /// Ask a running frontend about a request.
+    Explain(Explain),
     /// Write this text to standard output and exit with success: help, version, effective configuration.
     Print(String),
 }
@@ -114,6 +118,7 @@ fn run(
     }
     Ok(match command.name {
         "mock-worker" => Command::MockWorker(Box::new(mock_worker::build(&values, effective, notices))),
+        "explain" => Command::Explain(explain::build(&values)),
         "demo" => Command::Demo(Box::new(demo::build(&values, effective, notices))),
         _ => Command::Serve(Box::new(serve::build(&values, effective, notices))),
     })

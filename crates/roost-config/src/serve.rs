@@ -65,6 +65,8 @@ pub struct HttpOptions {
     pub overload_status: u16,
     /// Shape of error bodies.
     pub error_shape: ErrorShape,
+    /// Whether thresholds and routing decisions can be looked at and changed over HTTP.
+    pub admin_api: bool,
     /// Refuse unknown request fields with 400 instead of ignoring and counting them.
     pub strict_fields: bool,
     /// Name of the member that carries reasoning text.

@@ -117,6 +117,8 @@ pub struct CommandSpec {
     pub sections: &'static [Section],
     /// Whether `--config FILE` applies to it.
     pub reads_config_file: bool,
+    /// Name of the option that an argument without a flag is the value of.
+    pub positional: Option<&'static str>,
 }
 
 impl CommandSpec {

@@ -5,6 +5,7 @@
 
 mod demo;
 mod discovery;
+mod explain;
 mod general;
 mod http;
 mod limits;
@@ -49,6 +50,7 @@ pub static SERVE: CommandSpec = CommandSpec {
         Section { title: "Other features of Dynamo", key: "other", options: other_features::OPTIONS },
     ],
     reads_config_file: true,
+    positional: None,
 };
 
 /// `roost mock-worker`: workers without a model.
@@ -64,6 +66,7 @@ pub static MOCK_WORKER: CommandSpec = CommandSpec {
         Section { title: "Logs", key: "log", options: observe::LOG },
     ],
     reads_config_file: false,
+    positional: None,
 };
 
 /// `roost demo`: a frontend and mock workers in one process.
@@ -75,10 +78,20 @@ pub static DEMO: CommandSpec = CommandSpec {
         Section { title: "Logs", key: "log", options: observe::LOG },
     ],
     reads_config_file: false,
+    positional: None,
+};
+
+/// `roost explain`: why a request went where it went.
+pub static EXPLAIN: CommandSpec = CommandSpec {
+    name: "explain",
+    about: "Ask a running frontend why a request or the turns of a session went where they went.",
+    sections: &[Section { title: "Question", key: "explain", options: explain::OPTIONS }],
+    reads_config_file: false,
+    positional: Some("id"),
 };
 
 /// Every command, in the order of the help.
-pub static COMMANDS: &[&CommandSpec] = &[&SERVE, &MOCK_WORKER, &DEMO];
+pub static COMMANDS: &[&CommandSpec] = &[&SERVE, &MOCK_WORKER, &DEMO, &EXPLAIN];
 
 /// Name of the option that names the configuration file.
 pub(crate) const CONFIG: &str = general::CONFIG.name;

@@ -45,6 +45,8 @@ pub struct Http {
     pub error_shape: ErrorShape,
     /// Unknown members of requests.
     pub fields: FieldPolicy,
+    /// Whether thresholds and routing decisions can be looked at and changed.
+    pub admin_api: bool,
     /// Member that carries reasoning text.
     pub reasoning_field: &'static str,
     /// How long running answers may go on after a shutdown was asked for.
@@ -129,6 +131,7 @@ impl Default for Http {
             overload_status: 529,
             error_shape: ErrorShape::Both,
             fields: FieldPolicy::Ignore,
+            admin_api: true,
             reasoning_field: "reasoning_content",
             drain: Duration::from_secs(5),
             notice: Duration::ZERO,

@@ -10,6 +10,7 @@ mod body;
 mod completions;
 mod config;
 mod dispatch;
+mod explain;
 mod failure;
 mod feed;
 mod finish;

@@ -10,7 +10,7 @@ use http::{HeaderMap, Method, Uri};
 use roost_openai::{ApiError, Flavor};
 
 use crate::shared::Shared;
-use crate::{completions, reply, status};
+use crate::{completions, explain, reply, status};
 
 /// Largest body of an administrative request.
 const ADMIN_BODY_LIMIT: usize = 64 << 10;
@@ -19,6 +19,7 @@ type App = State<Arc<Shared>>;
 
 /// All routes of the public listener.
 pub(crate) fn build(shared: Arc<Shared>) -> Router {
+    let admin = if shared.config.http.admin_api { admin() } else { Router::new() };
     Router::new()
         .route(
             "/v1/chat/completions",
@@ -36,9 +37,20 @@ pub(crate) fn build(shared: Arc<Shared>) -> Router {
         .route("/health", get(async |State(app): App| status::health(&app)))
         .route("/live", get(async || status::live()))
         .route("/metrics", get(async |State(app): App| status::metrics(&app)))
-        .route("/busy_threshold", get(async |State(app): App| status::thresholds(&app)).post(set_thresholds))
+        .merge(admin)
         .fallback(not_found)
         .with_state(shared)
+}
+
+/// What an operator may look at and change.
+fn admin() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/busy_threshold", get(async |State(app): App| status::thresholds(&app)).post(set_thresholds))
+        .route("/debug/routing", get(async |State(app): App| explain::recent(&app)))
+        .route(
+            "/debug/routing/{*name}",
+            get(async |State(app): App, Path(name): Path<String>| explain::about(&app, &name)),
+        )
 }
 
 async fn set_thresholds(State(app): App, request: Request) -> Response {

@@ -47,6 +47,20 @@ pub enum AffinityOutcome {
     TableFull,
 }
 
+impl AffinityOutcome {
+    /// Returns the outcome as one word.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::New => "new",
+            Self::Hit => "hit",
+            Self::Followed => "followed",
+            Self::Rebound(_) => "rebound",
+            Self::TableFull => "unbound",
+        }
+    }
+}
+
 /// Why a session had to leave its rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RebindReason {

@@ -284,14 +284,9 @@ impl Core {
         self.affinity.as_mut().is_some_and(|table| table.unbind(now, session))
     }
 
-    /// Returns the latest decision about a request.
-    pub fn decision_of_request(&self, request: &str) -> Option<Arc<Decision>> {
-        self.decisions.by_request(request)
-    }
-
-    /// Returns the latest decision about a session.
-    pub fn decision_of_session(&self, session: &str) -> Option<Arc<Decision>> {
-        self.decisions.by_session(session)
+    /// Returns up to `limit` decisions about a request or session, the latest first.
+    pub fn decisions_about(&self, name: &str, limit: usize) -> Vec<Arc<Decision>> {
+        self.decisions.about(name, limit)
     }
 
     /// Returns up to `limit` decisions, the latest first.

@@ -12,6 +12,9 @@ use crate::{AffinityOutcome, Rejection};
 #[cfg(test)]
 mod tests;
 
+/// Longest name of a request or session that is kept, bytes.
+const NAME_BYTES: usize = 256;
+
 /// Candidates kept per decision, the best ones.
 const KEPT_CANDIDATES: usize = 16;
 
@@ -22,9 +25,9 @@ pub struct Decision {
     pub number: u64,
     /// When it was made.
     pub at: Instant,
-    /// The request's name; empty if it has none.
+    /// The request's name, its first 256 bytes; empty if it has none.
     pub request: String,
-    /// The request's session; empty if it has none.
+    /// The request's session, its first 256 bytes; empty if it has none.
     pub session: String,
     /// Prompt length, tokens.
     pub isl_tokens: u32,
@@ -74,6 +77,20 @@ pub enum Reason {
     Mode,
     /// No healthy worker was left: it failed lately and is tried again.
     LastResort,
+}
+
+impl Reason {
+    /// Returns the reason as one word.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::Spill => "spill",
+            Self::Pin => "pin",
+            Self::Cost => "cost",
+            Self::Mode => "mode",
+            Self::LastResort => "last_resort",
+        }
+    }
 }
 
 /// One rank as the decision saw it.
@@ -127,9 +144,9 @@ impl Decisions {
         decision.number = self.made;
         decision.at = at;
         decision.request.clear();
-        decision.request.push_str(request);
+        decision.request.push_str(cut(request));
         decision.session.clear();
-        decision.session.push_str(session);
+        decision.session.push_str(cut(session));
         decision.considered = u32::try_from(candidates.len()).unwrap_or(u32::MAX);
         fill(decision);
         if let Outcome::Placed { rank, .. } = decision.outcome
@@ -152,22 +169,23 @@ impl Decisions {
         slot
     }
 
-    pub(crate) fn by_request(&self, request: &str) -> Option<Arc<Decision>> {
-        self.latest(|decision| decision.request == request)
-    }
-
-    pub(crate) fn by_session(&self, session: &str) -> Option<Arc<Decision>> {
-        self.latest(|decision| decision.session == session)
+    /// Returns up to `limit` decisions about the request or session of this name, latest first.
+    pub(crate) fn about(&self, name: &str, limit: usize) -> Vec<Arc<Decision>> {
+        let name = cut(name);
+        let about = |decision: &&Arc<Decision>| decision.request == name || decision.session == name;
+        self.ring.iter().rev().filter(about).take(limit).map(Arc::clone).collect()
     }
 
     /// Returns up to `limit` decisions, latest first.
     pub(crate) fn recent(&self, limit: usize) -> Vec<Arc<Decision>> {
         self.ring.iter().rev().take(limit).map(Arc::clone).collect()
     }
+}
 
-    fn latest(&self, wanted: impl Fn(&Decision) -> bool) -> Option<Arc<Decision>> {
-        self.ring.iter().rev().find(|decision| wanted(decision)).map(Arc::clone)
-    }
+/// Returns as much of a name as is kept.
+fn cut(name: &str) -> &str {
+    let end = (0..=NAME_BYTES.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
+    &name[..end.unwrap_or(0)]
 }
 
 impl Decision {

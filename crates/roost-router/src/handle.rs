@@ -10,7 +10,7 @@ use roost_kv::{WorkerId, WorkerRank};
 use crate::replica::{Applied, BindingEvent, Identity, Outbound, SequenceEvent};
 use crate::{
     BookingId, BusyThresholds, ConfigError, Core, Decision, End, Expired, Failure, Placement, Rejection,
-    Request, SavedBinding, Snapshot, Stats, Worker,
+    Request, Role, SavedBinding, Snapshot, Stats, Worker,
 };
 
 #[cfg(test)]
@@ -129,14 +129,14 @@ impl Router {
         self.with(|core, now| core.unbind(now, session))
     }
 
-    /// See [`Core::decision_of_request`].
-    pub fn decision_of_request(&self, request: &str) -> Option<Arc<Decision>> {
-        self.with(|core, _| core.decision_of_request(request))
+    /// See [`Core::decisions_about`].
+    pub fn decisions_about(&self, name: &str, limit: usize) -> Vec<Arc<Decision>> {
+        self.with(|core, _| core.decisions_about(name, limit))
     }
 
-    /// See [`Core::decision_of_session`].
-    pub fn decision_of_session(&self, session: &str) -> Option<Arc<Decision>> {
-        self.with(|core, _| core.decision_of_session(session))
+    /// Returns what the pool's workers do.
+    pub fn role(&self) -> Role {
+        self.with(|core, _| core.config().role)
     }
 
     /// See [`Core::recent_decisions`].

@@ -9,11 +9,9 @@ use anyhow::{Context, Result, bail, ensure};
 use roost_cluster::{Discovery, MemoryDiscovery};
 use roost_config::{Command, Demo, Environment, MockWorker, ProcessOptions, Serve};
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use crate::store::Store;
-use crate::{fleet, output, serve, settings, signals};
+use crate::{exchange, fleet, output, serve, settings, signals};
 
 /// Served name of the demo's model.
 const MODEL: &str = "tiny-chat";
@@ -141,21 +139,9 @@ async fn chat(address: SocketAddr, messages: &[Value]) -> Result<(u16, Value)> {
          content-type: application/json\r\nx-dynamo-session-id: demo\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
-    exchange(address, head + &body).await
+    exchange::exchange(&address.to_string(), head + &body).await
 }
 
 async fn get(address: SocketAddr, path: &str) -> Result<(u16, Value)> {
-    exchange(address, format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")).await
-}
-
-/// One exchange with our own server, whose answers of known length need no more than this.
-async fn exchange(address: SocketAddr, request: String) -> Result<(u16, Value)> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(request.as_bytes()).await?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await?;
-    let answer = String::from_utf8_lossy(&answer);
-    let (head, body) = answer.split_once("\r\n\r\n").context("no HTTP answer")?;
-    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).context("no status")?;
-    Ok((status, serde_json::from_str(body).unwrap_or(Value::String(body.to_owned()))))
+    exchange::get(&address.to_string(), path).await
 }

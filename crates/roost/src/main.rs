@@ -3,6 +3,8 @@
 mod banner;
 mod demo;
 mod descriptors;
+mod exchange;
+mod explain;
 mod fleet;
 mod mock_worker;
 mod output;
@@ -32,6 +34,7 @@ fn main() -> ExitCode {
         Ok(Command::Serve(options)) => serve::run(*options),
         Ok(Command::MockWorker(options)) => mock_worker::run(*options),
         Ok(Command::Demo(options)) => demo::run(*options),
+        Ok(Command::Explain(options)) => explain::run(&options),
         Err(problems) => {
             output::problem(&problems);
             return ExitCode::from(USAGE);

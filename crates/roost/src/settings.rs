@@ -34,6 +34,7 @@ pub(crate) fn frontend(o: &options::Serve) -> frontend::Config {
             } else {
                 roost_openai::FieldPolicy::Ignore
             },
+            admin_api: o.http.admin_api,
             reasoning_field: match o.http.reasoning_field {
                 options::ReasoningField::ReasoningContent => "reasoning_content",
                 options::ReasoningField::Reasoning => "reasoning",

@@ -172,6 +172,7 @@ fn http(values: &Values) -> HttpOptions {
         backend_stream_timeout: values.duration_or_off("http-backend-stream-timeout-secs"),
         keep_alive_interval: values.duration_or_off("http-sse-keep-alive-interval-ms"),
         overload_status: values.port("http-overload-status-code"),
+        admin_api: !values.switch("disable-frontend-admin-api"),
         error_shape: match values.choice("error-shape") {
             "openai" => ErrorShape::Openai,
             "dynamo" => ErrorShape::Dynamo,

@@ -99,10 +99,9 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
         .env(&["DYN_DISABLE_FRONTEND_NVEXT"])
         .default("false")
         .refused(NOT_AVAILABLE),
-    option("disable-frontend-admin-api", Kind::Switch, "Remove `/busy_threshold`.")
+    option("disable-frontend-admin-api", Kind::Switch, "Remove `/busy_threshold` and `/debug/routing`.")
         .env(&["DYN_DISABLE_FRONTEND_ADMIN_API"])
-        .default("false")
-        .refused(NOT_AVAILABLE),
+        .default("false"),
     option("metadata-header", Kind::Text, "Prefix of headers passed to the worker as metadata.")
         .env(&["DYN_METADATA_HEADER"])
         .refused(NOT_AVAILABLE),

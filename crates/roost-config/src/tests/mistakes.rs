@@ -131,7 +131,11 @@ fn bounds_of_buckets_must_be_in_order() {
 #[test]
 fn a_command_that_does_not_exist() {
     check("sevre", &[], expect!["sevre: is not a command; did you mean `serve`?"]);
-    check("help mock", &[], expect!["mock: is not a command; there are serve, mock-worker, demo and help"]);
+    check(
+        "help mock",
+        &[],
+        expect!["mock: is not a command; there are serve, mock-worker, demo, explain and help"],
+    );
 }
 
 #[test]

@@ -179,3 +179,16 @@ fn a_wrong_value_in_a_file_names_file_and_line() {
         parse(["serve", "--config", name], &Environment::default()).expect_err("there is no such file");
     assert!(problems.to_string().contains("cannot be read"), "{problems}");
 }
+
+#[test]
+fn explain_takes_its_question_without_a_flag() {
+    let parse = |line: &str| crate::parse(line.split(' '), &Environment::default());
+    for line in ["explain s-1 --url http://r:1", "explain --id s-1 --url=http://r:1"] {
+        let Ok(Command::Explain(options)) = parse(line) else { panic!("{line}") };
+        assert_eq!((options.id.as_deref(), &*options.url, options.limit), (Some("s-1"), "http://r:1", 8));
+    }
+    let Ok(Command::Explain(options)) = parse("explain") else { panic!("no question is one too") };
+    assert_eq!(options.id, None);
+    let problems = parse("demo s-1").unwrap_err().to_string();
+    assert!(problems.contains("s-1: is not expected"), "{problems}");
+}

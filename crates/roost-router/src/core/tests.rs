@@ -292,7 +292,7 @@ fn a_decision_says_what_it_was_based_on() {
     let request =
         Request { id: Some("r-1"), session: Some("s"), ..Request::new(64, 16, &blocks.sequence, &overlap) };
     let placement = pool.core.place(pool.now, &request).unwrap();
-    let decision = pool.core.decision_of_request("r-1").unwrap();
+    let decision = pool.core.decisions_about("r-1", 1).remove(0);
     assert!(Arc::ptr_eq(&decision, &placement.decision));
     assert_eq!(
         (decision.considered, decision.candidates.len(), decision.affinity),
@@ -301,10 +301,10 @@ fn a_decision_says_what_it_was_based_on() {
     let [chosen, other] = &decision.candidates[..] else { panic!("two candidates") };
     assert_eq!((chosen.rank.worker.0, chosen.overlap.device, chosen.terms.total()), (first, 4, 4.0));
     assert_eq!((other.overlap.device, other.terms.total()), (0, 8.0));
-    assert_eq!(pool.core.decision_of_session("s").unwrap().number, decision.number);
+    assert_eq!(pool.core.decisions_about("s", 1).remove(0).number, decision.number);
     pool.core.worker_left(pool.now, WorkerId(1));
     pool.core.worker_left(pool.now, WorkerId(2));
     assert_eq!(pool.core.place(pool.now, &request).unwrap_err(), Rejection::NoWorkers);
-    let decision = pool.core.decision_of_request("r-1").unwrap();
+    let decision = pool.core.decisions_about("r-1", 1).remove(0);
     assert_eq!(decision.outcome, crate::Outcome::Rejected(Rejection::NoWorkers));
 }

@@ -24,9 +24,11 @@ fn the_latest_decisions_are_found_by_request_and_session() {
     for number in 1..=5 {
         record(&mut decisions, &format!("r{number}"), &format!("s{}", number % 2), 2);
     }
-    assert!(decisions.by_request("r2").is_none());
-    assert_eq!(decisions.by_request("r3").unwrap().number, 3);
-    assert_eq!(decisions.by_session("s1").unwrap().number, 5);
+    let about = |name: &str| -> Vec<u64> {
+        decisions.about(name, 2).iter().map(|decision| decision.number).collect()
+    };
+    assert_eq!((about("r2"), about("r3")), (vec![], vec![3]));
+    assert_eq!(about("s1"), [5, 3]);
     let numbers: Vec<u64> = decisions.recent(2).iter().map(|decision| decision.number).collect();
     assert_eq!(numbers, [5, 4]);
 }
@@ -50,5 +52,14 @@ fn a_full_ring_uses_its_memory_again_unless_someone_reads_it() {
     assert_eq!(Arc::as_ptr(&record(&mut decisions, "c", "", 4)), first);
     record(&mut decisions, "d", "", 4);
     assert_eq!(held.request, "b");
-    assert!(decisions.by_request("b").is_none());
+    assert!(decisions.about("b", 1).is_empty());
+}
+
+#[test]
+fn long_names_are_cut_and_still_found() {
+    let mut decisions = Decisions::new(2);
+    let name = "ä".repeat(4000);
+    let decision = record(&mut decisions, "r", &name, 1);
+    assert_eq!(decision.session.len(), 256);
+    assert_eq!(decisions.about(&name, 1).len(), 1);
 }
