@@ -1,17 +1,17 @@
 //! A whole deployment in one process: frontend and workers on real sockets, every port chosen by the system.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use roost_cluster::{
-    Cluster as Feed, ClusterConfig, Discovery, EtcdConfig, EtcdDiscovery, FileDiscovery, FileDiscoveryConfig,
-    MemoryDiscovery,
+    Announcer, AnnouncerConfig, Cluster as Feed, ClusterConfig, Discovery, EtcdConfig, EtcdDiscovery,
+    FileDiscovery, FileDiscoveryConfig, MemoryDiscovery,
 };
 use roost_frontend::metrics::{Metrics, MetricsOptions};
-use roost_frontend::{Config, Frontend, ModelSource, Parts, PlaneRecovery};
+use roost_frontend::{Config, Frontend, ModelSource, Parts, PlaneRecovery, Replicas};
 use roost_telemetry::Registry;
 use roost_wire::{Client, ClientConfig, ListenerConfig, ResponseListener};
 use roost_worker::{
@@ -80,6 +80,8 @@ pub struct Options {
     pub parsers: (Option<&'static str>, Option<&'static str>),
     /// Context length of the engines, tokens.
     pub context_length: u32,
+    /// Share bindings and running requests with other frontends.
+    pub replicas: bool,
     /// Folder of a file store; memory discovery without one.
     pub store: Option<PathBuf>,
     /// A store in etcd instead.
@@ -123,6 +125,7 @@ impl Options {
             model: "tiny-chatml",
             parsers: (None, None),
             context_length: 262_144,
+            replicas: false,
             store: None,
             etcd: None,
         }
@@ -254,8 +257,23 @@ impl Cluster {
         let responses = ResponseListener::bind(ListenerConfig::default())?;
         let client = Arc::new(Client::new(self.options.client.clone(), responses));
         let stop_cluster = CancellationToken::new();
+        let id = roost_cluster::events::random_publisher_id();
+        let replicas = self.options.replicas.then(|| {
+            let config = AnnouncerConfig {
+                publisher_id: id,
+                bind: IpAddr::from([127, 0, 0, 1]),
+                advertise_host: None,
+            };
+            let announcer = Announcer::start(config, Arc::clone(&self.discovery), stop_cluster.clone());
+            Replicas { announcer, id, bindings: true, sequences: true }
+        });
         let (cluster, updates) = Feed::start(
-            ClusterConfig::default(),
+            ClusterConfig {
+                sequences: self.options.replicas,
+                bindings: self.options.replicas,
+                own_publisher: Some(id),
+                ..ClusterConfig::default()
+            },
             Arc::clone(&self.discovery),
             Arc::new(PlaneRecovery::new(Arc::clone(&client))),
             stop_cluster.clone(),
@@ -264,7 +282,7 @@ impl Cluster {
         let metrics = Metrics::new(&registry, &MetricsOptions::default())?;
         let frontend = Frontend::new(
             self.options.config.clone(),
-            Parts { client, cluster, updates, registry, metrics },
+            Parts { client, cluster, updates, registry, metrics, replicas },
         )?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         self.address = listener.local_addr()?;

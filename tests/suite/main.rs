@@ -12,4 +12,5 @@ mod faults;
 mod interop;
 mod outages;
 mod readiness;
+mod replicas;
 mod streaming;

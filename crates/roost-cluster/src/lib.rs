@@ -4,6 +4,7 @@
 //! A frontend reads [`Update`]s from [`Cluster::start`]. A worker keeps a [`Registration`], publishes through
 //! [`events::Publisher`] and answers recovery queries from an [`events::JournalBuffer`].
 
+mod announce;
 mod cluster;
 pub mod discovery;
 pub mod events;
@@ -14,6 +15,7 @@ mod update;
 mod worker;
 mod zmtp;
 
+pub use announce::{Announcement, Announcer, AnnouncerConfig, AnnouncerStats};
 pub use cluster::{
     Cluster, ClusterConfig, ClusterHandle, ClusterStats, NamespaceFilter, RecoveryError, RecoverySource,
 };

@@ -344,6 +344,10 @@ pub enum NamespaceFilter {
 pub struct EventOptions {
     /// Changes and batches of events that may wait for index and router.
     pub queue_capacity: usize,
+    /// Share running requests with other frontends. Bindings are shared whenever there is affinity.
+    pub replica_sync: bool,
+    /// Host at which other frontends reach this one's events. `None`: where workers call home.
+    pub host: Option<String>,
 }
 
 /// Which models are served and how they are announced.

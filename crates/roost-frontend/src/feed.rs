@@ -1,17 +1,21 @@
 //! The pump: cluster updates, in order, become registry, router and index calls. Nothing else connects them.
 
+mod replicas;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use roost_cluster::record::WorkerType;
-use roost_cluster::{Role, Update, WorkerInfo};
+use roost_cluster::{EndpointId, Role, Update, WorkerInfo, events};
 use roost_kv::{WorkerId, WorkerRank};
 use roost_router::{Core, Router};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+
+pub use replicas::Replicas;
 
 use crate::loader::{Loaded, Loader};
 use crate::models::{Assets, Model, Pool, Registry};
@@ -151,8 +155,16 @@ impl Feed {
                     pool.set_silent(worker, silent);
                 }
             }
-            // Not asked for: the router does not take part in replication yet.
-            Update::Sequences { .. } | Update::Binding { .. } => {}
+            Update::Sequences { events, .. } => {
+                for event in events {
+                    if let Some(pool) = self.pool_of_any(event.rank.worker) {
+                        let mut event = replicas::sequence(event);
+                        event.rank.worker = pool.engine_of(event.rank.worker);
+                        pool.router.apply_sequence(&event);
+                    }
+                }
+            }
+            Update::Binding { scope, event } => self.bound_elsewhere(&scope, event),
             Update::Synced => tracing::debug!("discovery has delivered its initial state"),
         }
     }
@@ -199,19 +211,23 @@ impl Feed {
 
     fn new_set(&mut self, info: &Arc<WorkerInfo>) -> Set {
         let route = &self.shared.config.route;
-        let mut router = route.router.clone();
-        router.role = match info.role {
+        let mut config = route.router.clone();
+        config.role = match info.role {
             Role::Prefill => roost_router::Role::Prefill,
             Role::Decode => roost_router::Role::Decode,
             Role::Aggregated | Role::Encode => roost_router::Role::Aggregated,
         };
         if info.role == Role::Prefill {
-            router.affinity.ttl = route.prefill_affinity_ttl;
+            config.affinity.ttl = route.prefill_affinity_ttl;
         }
-        let core = Core::new(router, route.seed).expect("checked when the frontend was made");
+        let core = Core::new(config, route.seed).expect("checked when the frontend was made");
+        let router = Router::new(core);
+        if let Some(replicas) = &self.shared.replicas {
+            replicas.share(&router, &info.endpoint);
+        }
         let approximate =
             roost_kv::ApproximateIndex::new(route.approximate_ttl, APPROXIMATE_BLOCKS, Instant::now());
-        let pool = Pool::new(info.role, Router::new(core), approximate, route.kv_events);
+        let pool = Pool::new(info.role, router, approximate, route.kv_events);
         let mut set = Set {
             mdcsum: info.mdcsum.clone(),
             role: info.role,
@@ -350,6 +366,23 @@ impl Feed {
         let member = self.members.get(&worker).filter(|member| member.epoch == epoch)?;
         let sets = self.sets.get(&member.name)?;
         sets.iter().find(|set| set.mdcsum == member.mdcsum).map(|set| &*set.pool)
+    }
+
+    fn pool_of_any(&self, worker: WorkerId) -> Option<&Pool> {
+        self.pool_of(worker, self.members.get(&worker)?.epoch)
+    }
+
+    fn bound_elsewhere(&self, scope: &EndpointId, event: events::BindingEvent) {
+        let mut event = replicas::binding(event);
+        if let Some(pool) = self.pool_of_any(event.worker) {
+            event.worker = pool.engine_of(event.worker);
+            pool.router.apply_binding(&event);
+            return;
+        }
+        // Its worker may be one of these soon.
+        for set in self.sets.values().flatten().filter(|set| set.first.endpoint == *scope) {
+            set.pool.router.apply_binding(&event);
+        }
     }
 
     fn tick(&mut self) {

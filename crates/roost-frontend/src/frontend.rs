@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::feed::Feed;
+use crate::feed::{Feed, Replicas};
 use crate::metrics::Metrics;
 use crate::shared::Shared;
 use crate::{accept, routes};
@@ -29,6 +29,8 @@ pub struct Parts {
     pub registry: Registry,
     /// Metric handles, made on that registry.
     pub metrics: Metrics,
+    /// The other frontends of the deployment; `None` to stand alone.
+    pub replicas: Option<Replicas>,
 }
 
 /// One OpenAI-compatible frontend.
@@ -45,8 +47,8 @@ impl Frontend {
     /// The router's options contradict each other, or no thread can be started.
     pub fn new(config: Config, parts: Parts) -> std::io::Result<Self> {
         config.route.router.validate().map_err(std::io::Error::other)?;
-        let Parts { client, cluster, updates, registry, metrics } = parts;
-        let shared = Arc::new(Shared::new(config, client, cluster, registry, metrics)?);
+        let Parts { client, cluster, updates, registry, metrics, replicas } = parts;
+        let shared = Arc::new(Shared::new(config, client, cluster, registry, metrics, replicas)?);
         Ok(Frontend { shared, updates })
     }
 

@@ -28,6 +28,7 @@ mod shared;
 mod status;
 
 pub use config::{Config, Http, ModelSource, Prepare, Route};
+pub use feed::Replicas;
 pub use frontend::{Frontend, Parts};
 pub use plane::PlaneRecovery;
 pub use prepare::memory::{HashedPrompt, MemoryConfig, PromptError, PromptMemory, PromptRequest};

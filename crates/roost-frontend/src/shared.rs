@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admit::Admission;
 use crate::config::Config;
+use crate::feed::Replicas;
 use crate::metrics::Metrics;
 use crate::models::{Models, Registry as ModelRegistry};
 use crate::prepare::memory::PromptMemory;
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) admission: Admission,
     /// Cancelled at the end of the drain: what still runs is ended with an error.
     pub(crate) cut: CancellationToken,
+    pub(crate) replicas: Option<Replicas>,
     draining: AtomicBool,
     /// A model could be served at least once: from then on the process is healthy whatever workers do.
     was_ready: AtomicBool,
@@ -41,6 +43,7 @@ impl Shared {
         cluster: ClusterHandle,
         registry: Registry,
         metrics: Metrics,
+        replicas: Option<Replicas>,
     ) -> std::io::Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = config.prepare.threads.unwrap_or(cores.saturating_sub(1)).max(1);
@@ -49,6 +52,7 @@ impl Shared {
             memory: PromptMemory::new(config.prepare.memory),
             admission: Admission::new(config.http.max_inflight),
             models: Models::default(),
+            replicas,
             metrics,
             registry,
             client,

@@ -147,6 +147,7 @@ pub(crate) fn metrics(shared: &Shared) -> Response {
         pools: pools.collect(),
         client: shared.client.stats(),
         cluster: shared.cluster.stats(),
+        announced: shared.replicas.as_ref().map(|replicas| replicas.announcer.stats()).unwrap_or_default(),
         prepare_waiting: shared.pool.waiting(),
     });
     let mut response = Response::new(axum::body::Body::from(shared.registry.encode()));

@@ -1,15 +1,16 @@
 //! `roost serve`: plane, cluster and frontend, from start to drain.
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use roost_cluster::{Cluster, ClusterConfig, Discovery};
+use roost_cluster::{Announcer, AnnouncerConfig, Cluster, ClusterConfig, Discovery};
 use roost_config::{NamespaceFilter, ProcessOptions, Serve};
 use roost_frontend::metrics::Metrics;
-use roost_frontend::{Frontend, Parts, PlaneRecovery};
+use roost_frontend::{Frontend, Parts, PlaneRecovery, Replicas};
 use roost_telemetry::Registry;
 use roost_wire::{Client, ListenerConfig, ResponseListener};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -18,6 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::store::Store;
 use crate::{banner, descriptors, settings, signals};
+
+/// Longest wait for the removal of this frontend's own records.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Runs until a signal, then drains.
 pub(crate) fn run(options: Serve) -> Result<ExitCode> {
@@ -72,8 +76,11 @@ pub(crate) async fn start(
     tracing::info!(address = %responses.address(), "workers call home here");
     let client = Arc::new(Client::new(settings::client(&options.plane, transport), responses));
     let stop_cluster = CancellationToken::new();
+    let own = roost_cluster::events::random_publisher_id();
+    let replicas = replicas(options, own, home.ip(), &discovery, &stop_cluster);
+    let announcer = replicas.as_ref().map(|replicas| replicas.announcer.clone());
     let (cluster, updates) = Cluster::start(
-        cluster_config(options),
+        ClusterConfig { own_publisher: Some(own), ..cluster_config(options) },
         Arc::clone(&discovery),
         Arc::new(PlaneRecovery::new(Arc::clone(&client))),
         stop_cluster.clone(),
@@ -81,16 +88,49 @@ pub(crate) async fn start(
     let registry = Registry::new(&options.metrics.prefix);
     registry.build_info(env!("CARGO_PKG_VERSION"))?;
     let metrics = Metrics::new(&registry, &crate::settings::metrics(&options.metrics))?;
-    let frontend =
-        Frontend::new(settings::frontend(options), Parts { client, cluster, updates, registry, metrics })
-            .context("cannot start the prepare threads")?;
+    let frontend = Frontend::new(
+        settings::frontend(options),
+        Parts { client, cluster, updates, registry, metrics, replicas },
+    )
+    .context("cannot start the prepare threads")?;
     let running = async move {
         let drained = frontend.run(listener, shutdown).await;
         stop_cluster.cancel();
+        if let Some(announcer) = announcer {
+            // A store that is away must not hold up the end; the records expire by themselves.
+            let _expired = tokio::time::timeout(FAREWELL, announcer.stopped()).await;
+        }
         drop(discovery);
         drained
     };
     Ok((address, running))
+}
+
+/// What this frontend shares with others: bindings where there is affinity, bookings if asked for.
+fn replicas(
+    options: &Serve,
+    id: u64,
+    address: IpAddr,
+    discovery: &Arc<dyn Discovery>,
+    stop: &CancellationToken,
+) -> Option<Replicas> {
+    let (bindings, sequences) = (shares_bindings(options), options.events.replica_sync);
+    if !bindings && !sequences {
+        return None;
+    }
+    let host = options.events.host.clone();
+    let config = AnnouncerConfig {
+        publisher_id: id,
+        bind: if host.is_some() { IpAddr::from([0, 0, 0, 0]) } else { address },
+        advertise_host: host,
+    };
+    let announcer = Announcer::start(config, Arc::clone(discovery), stop.clone());
+    Some(Replicas { announcer, id, bindings, sequences })
+}
+
+fn shares_bindings(options: &Serve) -> bool {
+    let affinity = &options.router.affinity;
+    affinity.decode_ttl.is_some() || affinity.prefill_ttl.is_some()
 }
 
 fn bind(options: &Serve) -> Result<TcpListener> {
@@ -114,6 +154,8 @@ fn cluster_config(options: &Serve) -> ClusterConfig {
             NamespaceFilter::Prefix(prefix) => roost_cluster::NamespaceFilter::Prefix(prefix.clone()),
         },
         kv_events: options.router.kv_events,
+        sequences: options.events.replica_sync,
+        bindings: shares_bindings(options),
         update_capacity: options.events.queue_capacity,
         ..ClusterConfig::default()
     }

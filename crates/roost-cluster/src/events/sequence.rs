@@ -1,6 +1,8 @@
 //! The payload of `active_sequences_events`: requests that begin, leave prefill and end, as the frontend that placed
 //! them or the worker that runs them tells.
 
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use roost_kv::{SequenceHash, WorkerId, WorkerRank};
@@ -38,7 +40,7 @@ pub enum SequenceStep {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SequenceBegun {
     /// Chained hashes of the prompt's full blocks; `None` when the placement did not know them.
-    pub blocks: Option<Vec<SequenceHash>>,
+    pub blocks: Option<Arc<[SequenceHash]>>,
     /// Whether its prefill counts as load.
     pub counts_prefill: bool,
     /// Expected length of the answer, tokens.
@@ -74,8 +76,8 @@ impl SequenceEvent {
     /// Encodes a batch.
     pub fn encode_batch(events: &[Self]) -> Vec<u8> {
         #[derive(Serialize)]
-        struct Batch {
-            events: Vec<Wire>,
+        struct Batch<'a> {
+            events: Vec<Wire<'a>>,
         }
         let batch = Batch { events: events.iter().map(Wire::from).collect() };
         rmp_serde::to_vec_named(&batch).expect("plain structs always encode")
@@ -91,13 +93,13 @@ impl SequenceEvent {
 #[derive(Deserialize)]
 struct Payload {
     #[serde(default)]
-    events: Option<Vec<Wire>>,
+    events: Option<Vec<Wire<'static>>>,
     #[serde(default)]
     request_id: Option<String>,
     #[serde(default)]
     worker: Option<WireWorker>,
     #[serde(default)]
-    data: Option<WireData>,
+    data: Option<WireData<'static>>,
     #[serde(default)]
     router_id: Option<u64>,
     #[serde(default)]
@@ -105,10 +107,10 @@ struct Payload {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Wire {
+struct Wire<'a> {
     request_id: String,
     worker: WireWorker,
-    data: WireData,
+    data: WireData<'a>,
     router_id: u64,
     #[serde(default)]
     lora_name: Option<String>,
@@ -122,10 +124,10 @@ struct WireWorker {
 }
 
 #[derive(Serialize, Deserialize)]
-enum WireData {
+enum WireData<'a> {
     AddRequest {
         #[serde(default)]
-        token_sequence: Option<Vec<SequenceHash>>,
+        token_sequence: Option<Cow<'a, [SequenceHash]>>,
         #[serde(default = "yes")]
         track_prefill_tokens: bool,
         #[serde(default)]
@@ -148,8 +150,8 @@ const fn yes() -> bool {
     true
 }
 
-impl From<Wire> for SequenceEvent {
-    fn from(wire: Wire) -> Self {
+impl From<Wire<'_>> for SequenceEvent {
+    fn from(wire: Wire<'_>) -> Self {
         let step = match wire.data {
             WireData::AddRequest {
                 token_sequence,
@@ -157,7 +159,7 @@ impl From<Wire> for SequenceEvent {
                 expected_output_tokens,
                 prefill_load_hint,
             } => SequenceStep::Begun(SequenceBegun {
-                blocks: token_sequence,
+                blocks: token_sequence.map(Arc::from),
                 counts_prefill: track_prefill_tokens,
                 expected_output_tokens,
                 prefill_tokens: prefill_load_hint.as_ref().map(|hint| hint.initial_effective_prefill_tokens),
@@ -176,11 +178,11 @@ impl From<Wire> for SequenceEvent {
     }
 }
 
-impl From<&SequenceEvent> for Wire {
-    fn from(event: &SequenceEvent) -> Self {
+impl<'a> From<&'a SequenceEvent> for Wire<'a> {
+    fn from(event: &'a SequenceEvent) -> Self {
         let data = match &event.step {
             SequenceStep::Begun(begun) => WireData::AddRequest {
-                token_sequence: begun.blocks.clone(),
+                token_sequence: begun.blocks.as_deref().map(Cow::Borrowed),
                 track_prefill_tokens: begun.counts_prefill,
                 expected_output_tokens: begun.expected_output_tokens,
                 prefill_load_hint: begun.prefill_tokens.map(|tokens| WireHint {

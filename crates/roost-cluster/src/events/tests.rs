@@ -146,7 +146,8 @@ fn captured_sequence_events_decode_and_encode_to_the_same_bytes() {
             if let SequenceStep::Begun(load) = &event.step {
                 begun += 1;
                 let wanted = &wanted["data"]["AddRequest"];
-                let blocks: Vec<u64> = load.blocks.iter().flatten().map(|hash| hash.0).collect();
+                let blocks: Vec<u64> =
+                    load.blocks.iter().flat_map(|blocks| blocks.iter()).map(|hash| hash.0).collect();
                 assert_eq!(json!(blocks), wanted["token_sequence"]);
                 assert_eq!(
                     json!(load.prefill_tokens),

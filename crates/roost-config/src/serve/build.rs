@@ -75,7 +75,11 @@ pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>)
             poll_interval: values.duration("discovery-poll-interval-ms"),
             card_cache_dir: values.path("card-cache-dir"),
         },
-        events: EventOptions { queue_capacity: values.size("event-queue-capacity") },
+        events: EventOptions {
+            queue_capacity: values.size("event-queue-capacity"),
+            replica_sync: values.switch("router-replica-sync"),
+            host: values.text("event-plane-host"),
+        },
         model: ModelOptions {
             name: values.text("model-name"),
             path: values.path("model-path"),

@@ -154,9 +154,15 @@ pub(crate) static EVENTS: &[OptionSpec] = &[
         .env(&["DYN_ZMQ_BROKER_ENABLED"])
         .default("false")
         .refused(NOT_AVAILABLE),
-    option("event-plane-host", Kind::Text, "Address at which Dynamo publishes events.")
-        .env(&["DYN_EVENT_PLANE_HOST"])
-        .no_effect("the frontend of this build publishes no events"),
+    option("router-replica-sync", Kind::Switch, "Tell other frontends what runs where, and count what they tell.")
+        .env(&["DYN_ROUTER_REPLICA_SYNC"])
+        .default("false"),
+    option(
+        "event-plane-host",
+        Kind::Text,
+        "Host at which other frontends reach this one's events. Unset: the address at which workers call home.",
+    )
+    .env(&["DYN_EVENT_PLANE_HOST"]),
     option("zmq-event-subscriber-channel-capacity", integer(1, u64::MAX), "Queue of Dynamo's subscriber.")
         .env(&["DYN_ZMQ_EVENT_SUBSCRIBER_CHANNEL_CAPACITY"])
         .default("100000")

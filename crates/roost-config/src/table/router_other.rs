@@ -18,10 +18,6 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
         .env(&["DYN_ROUTER_QUEUE_POLICY"])
         .default("fcfs")
         .refused("queueing in the router is not available in this build"),
-    option("router-replica-sync", Kind::Switch, "Share bookings between frontends.")
-        .env(&["DYN_ROUTER_REPLICA_SYNC"])
-        .default("false")
-        .refused(NOT_AVAILABLE),
     option("router-approximate-cache-policy", choice(&["ttl", "lru"]), "Retention of the approximate index.")
         .env(&["DYN_ROUTER_APPROXIMATE_CACHE_POLICY"])
         .default("ttl")

@@ -32,11 +32,7 @@ fn what_dynamo_has_and_roost_has_not_is_refused_by_name() {
     check(
         "serve --discovery-backend kubernetes --router-queue-threshold 0.5 --enable-anthropic-api \
          --tls-cert-path cert.pem --request-plane nats --router-mode device-aware-weighted --aic-tp-size 2",
-        &[
-            ("DYN_ROUTER_REPLICA_SYNC", "true"),
-            ("DYN_HTTP_SVC_CHAT_PATH", "/chat"),
-            ("DYN_CHAT_PROCESSOR", "vllm"),
-        ],
+        &[("DYN_HTTP_SVC_CHAT_PATH", "/chat"), ("DYN_CHAT_PROCESSOR", "vllm")],
         expect![[r#"
             DYN_HTTP_SVC_CHAT_PATH: routes cannot be renamed in this build: `/chat` is refused, only `/v1/chat/completions` is accepted
             --router-mode: `device-aware-weighted` is not available in this build; accepted: kv, round-robin, random, power-of-two, least-loaded, direct
@@ -44,7 +40,6 @@ fn what_dynamo_has_and_roost_has_not_is_refused_by_name() {
             --discovery-backend: `kubernetes` is not available in this build; accepted: etcd, file, mem
             DYN_CHAT_PROCESSOR: processing in Python is not available: `vllm` is refused, only `dynamo` is accepted
             --router-queue-threshold: queueing in the router is not available in this build: `0.5` is refused, leave it unset
-            DYN_ROUTER_REPLICA_SYNC: not available in this build: `true` is refused, only `false` is accepted
             --aic-tp-size: not available in this build: `2` is refused, leave it unset
             --tls-cert-path: TLS is not available in this build; end it in a proxy: `cert.pem` is refused, leave it unset
             --enable-anthropic-api: the Messages API is not available in this build: `true` is refused, only `false` is accepted"#]],

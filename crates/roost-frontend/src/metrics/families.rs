@@ -149,6 +149,7 @@ pub(super) struct ClusterFamilies {
     pub(super) late: IntCounter,
     pub(super) undecodable: IntCounter,
     pub(super) bad_records: IntCounter,
+    pub(super) announced: IntCounterVec,
     pub(super) forgotten: IntCounter,
     pub(super) holes: IntGauge,
     pub(super) lag: IntGauge,
@@ -539,6 +540,10 @@ impl ClusterFamilies {
             bad_records: counter(
                 "roost_discovery_bad_records_total",
                 "Discovery records that could not be used.",
+            )?,
+            announced: by_result(
+                "roost_replica_events_total",
+                "Bindings and steps of requests for other frontends: published, or dropped since too many waited.",
             )?,
             forgotten: counter(
                 "roost_kv_ranks_forgotten_total",

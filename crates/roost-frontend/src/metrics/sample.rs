@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use prometheus::{IntCounter, IntGauge};
-use roost_cluster::ClusterStats;
+use roost_cluster::{AnnouncerStats, ClusterStats};
 use roost_kv::{IndexStats, WorkerRank};
 use roost_router::{RebindReason, Snapshot, Stats};
 use roost_wire::ClientStats;
@@ -19,6 +19,8 @@ pub struct Sample<'a> {
     pub client: ClientStats,
     /// Discovery and events.
     pub cluster: ClusterStats,
+    /// What was told to other frontends.
+    pub announced: AnnouncerStats,
     /// Requests that wait for a thread to prepare them.
     pub prepare_waiting: usize,
 }
@@ -43,6 +45,7 @@ pub(super) struct Sampled {
     pools: HashMap<(Box<str>, WorkerType), PoolSeries>,
     client: ClientStats,
     cluster: ClusterStats,
+    announced: AnnouncerStats,
 }
 
 #[derive(Debug)]
@@ -101,6 +104,7 @@ impl Sampled {
         }
         self.take_client(families, &sample.client);
         self.take_cluster(families, &sample.cluster);
+        self.take_announced(families, sample.announced);
         families.prepare_waiting.set(whole(sample.prepare_waiting as u64));
     }
 
@@ -157,6 +161,15 @@ impl Sampled {
         add(&f.joined, |stats| stats.joined);
         add(&f.left, |stats| stats.left);
         f.store_unreachable.set(now.store_unreachable.as_secs_f64());
+    }
+}
+
+impl Sampled {
+    fn take_announced(&mut self, families: &Families, now: AnnouncerStats) {
+        let before = std::mem::replace(&mut self.announced, now);
+        let words = |result| families.cluster.announced.with_label_values(&[result]);
+        words("published").inc_by(growth(before.published, now.published));
+        words("dropped").inc_by(growth(before.dropped, now.dropped));
     }
 }
 
