@@ -6,7 +6,7 @@ use crate::ConfigError;
 mod tests;
 
 /// Assumed where a worker does not say how many tokens it computes at once.
-const UNKNOWN_MAX_BATCHED_TOKENS: u64 = 10_000_000;
+pub(crate) const UNKNOWN_MAX_BATCHED_TOKENS: u64 = 10_000_000;
 
 /// Limits beyond which a rank is busy. A worker is overloaded when all its ranks are.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

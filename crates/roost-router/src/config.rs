@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::BusyThresholds;
+use crate::{BusyThresholds, QueueConfig};
 
 /// Longest accepted idle time of a session: one year.
 const MAX_TTL: Duration = Duration::from_secs(31_536_000);
@@ -53,6 +53,8 @@ pub struct Config {
     pub affinity: AffinityConfig,
     /// When a rank counts as busy.
     pub busy: BusyThresholds,
+    /// When requests wait, and in which order.
+    pub queue: QueueConfig,
     /// How long a failed worker is avoided.
     pub quarantine: QuarantineConfig,
     /// Whether blocks in use by running requests enter the cost.
@@ -79,6 +81,7 @@ impl Default for Config {
             cost: CostConfig::default(),
             affinity: AffinityConfig::default(),
             busy: BusyThresholds::default(),
+            queue: QueueConfig::default(),
             quarantine: QuarantineConfig::default(),
             track_active_blocks: true,
             track_output_blocks: false,
@@ -144,6 +147,7 @@ impl Config {
             ("future load weight", future_weight),
             ("parent bonus", parent_bonus_blocks),
             ("session rebuild factor", bound.rebuild_factor),
+            ("queue threshold", self.queue.threshold.unwrap_or(0.0)),
         ];
         match weights.into_iter().find(|(_, value)| !value.is_finite() || *value < 0.0) {
             Some((option, value)) => Err(ConfigError::Weight { option, value }),

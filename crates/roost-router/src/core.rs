@@ -14,17 +14,21 @@ use crate::load::{Load, RankSlot};
 use crate::popularity::Popularity;
 use crate::quarantine::Standing;
 use crate::replica::{Replica, SequenceStep};
+use crate::queue::Queue;
 use crate::{
     AffinityMode, BookingId, BusyThresholds, Config, ConfigError, Decision, End, Failure, RankSnapshot,
     Snapshot, Stats, Worker,
 };
 
+mod admission;
 mod bound;
 mod place;
 mod replicate;
 mod score;
 #[cfg(test)]
 mod tests;
+
+pub use admission::Submitted;
 
 /// The router of one pool: one model in one role.
 ///
@@ -35,6 +39,7 @@ pub struct Core {
     rng: Rng,
     fleet: Fleet,
     load: Load,
+    queue: Queue,
     /// `None` if affinity is off.
     affinity: Option<Table>,
     /// Bindings to workers that have not joined yet.
@@ -59,6 +64,8 @@ pub struct Expired {
     pub bindings: usize,
     /// Requests of which nothing was heard.
     pub bookings: usize,
+    /// Requests that waited too long for room.
+    pub waiting: usize,
 }
 
 // === impl Core: set-up and workers ===
@@ -75,6 +82,7 @@ impl Core {
             waiting: Waiting::new(config.affinity.capacity),
             replica: Replica::default(),
             decisions: Decisions::new(config.decisions),
+            queue: Queue::new(config.queue),
             config,
             rng: Rng::with_seed(seed),
             fleet: Fleet::default(),
@@ -103,13 +111,16 @@ impl Core {
             self.load.ensure_rank(highest);
         }
         self.welcome(now, id);
+        self.call_waiting(now);
     }
 
     /// Removes a worker with its bookings and bindings. Its running requests may end later, to no effect.
     /// Returns the number of sessions that lost their binding.
     pub fn worker_left(&mut self, now: Instant, worker: WorkerId) -> usize {
         let retired = self.fleet.leave(worker);
-        self.retire(now, retired)
+        let ended = self.retire(now, retired);
+        self.call_waiting(now);
+        ended
     }
 
     /// Stops giving requests to a worker; those that run go on. Joining again undoes it.
@@ -126,12 +137,14 @@ impl Core {
         if kind != Failure::Overloaded {
             self.stats.worker_failures += 1;
         }
+        self.call_waiting(now);
     }
 
     /// Takes over a worker's own account of a rank: KV blocks in use, and in all if it says.
     pub fn load(&mut self, now: Instant, rank: WorkerRank, used_blocks: u64, total_blocks: Option<u64>) {
         if let Some((_, slot)) = self.fleet.get(rank) {
             self.fleet.report(slot, Report { at: now, used_blocks, total_blocks });
+            self.call_waiting(now);
         }
     }
 
@@ -218,6 +231,7 @@ impl Core {
             let rank = booking.rank;
             self.replica.step(id, rank, SequenceStep::PrefillCompleted);
         }
+        self.call_waiting(now);
         if let Some(booking) = self.load.touch(id)
             && let Some(member) = self.fleet.member_mut(booking.rank.worker)
         {
@@ -250,10 +264,11 @@ impl Core {
             self.committed(now, id);
         }
         self.give_back(now, id);
+        self.call_waiting(now);
     }
 
-    /// Ends sessions whose idle time is over and bookings of which nothing was heard for one to two
-    /// expiry intervals. Call it every second or so; decisions do not depend on it.
+    /// Ends sessions whose idle time is over, requests that waited too long for room, and bookings of which
+    /// nothing was heard for one to two expiry intervals. Call it every second or so; decisions do not depend on it.
     pub fn expire(&mut self, now: Instant) -> Expired {
         let bindings = self.affinity.as_mut().map_or(0, |table| table.expire(now));
         let mut bookings = 0;
@@ -266,7 +281,10 @@ impl Core {
             self.sweep_replica(now);
         }
         self.stats.bookings_expired += bookings as u64;
-        Expired { bindings, bookings }
+        let waiting = self.queue.expire(now);
+        self.stats.rejected_waited += waiting as u64;
+        self.call_waiting(now);
+        Expired { bindings, bookings, waiting }
     }
 }
 
@@ -333,6 +351,7 @@ impl Core {
             binding_bytes: self.affinity.as_ref().map_or(0, Table::bytes),
             remote_requests: self.replica.sequences.remote(),
             active_requests: self.load.len(),
+            queue: self.queue.size(),
         }
     }
 

@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+use std::task::Waker;
 use std::time::Instant;
 
 use parking_lot::Mutex;
 use roost_kv::{WorkerId, WorkerRank};
+use waiting::Wakers;
 
 use crate::replica::{Applied, BindingEvent, Identity, Outbound, SequenceEvent};
 use crate::{
@@ -15,6 +17,9 @@ use crate::{
 
 #[cfg(test)]
 mod tests;
+mod waiting;
+
+pub use waiting::{Submission, Waiting};
 
 /// Shared access to the [`Core`] of one pool. Cloning is cheap.
 ///
@@ -26,7 +31,7 @@ pub struct Router {
 }
 
 struct Shared {
-    core: Mutex<Core>,
+    state: Mutex<State>,
     clock: Box<dyn Fn() -> Instant + Send + Sync>,
     outbound: OnceLock<Sink>,
 }
@@ -35,6 +40,10 @@ type Sink = Box<dyn Fn(Outbound) + Send + Sync>;
 
 /// Bindings handled under one lock.
 const CHUNK: usize = 1024;
+struct State {
+    core: Core,
+    wakers: Wakers,
+}
 
 /// A placed request's hold on its load and its session. Dropping it without [`Lease::finish`] counts as
 /// [`End::Cancelled`].
@@ -63,16 +72,11 @@ impl Router {
 
     /// Shares `core` on another clock, as for tests with paused time. It must not run backwards.
     pub fn with_clock(core: Core, clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
-        Self {
-            shared: Arc::new(Shared {
-                core: Mutex::new(core),
-                clock: Box::new(clock),
-                outbound: OnceLock::new(),
-            }),
-        }
+        let state = Mutex::new(State { core, wakers: Wakers::default() });
+        Self { shared: Arc::new(Shared { state, clock: Box::new(clock), outbound: OnceLock::new() }) }
     }
 
-    /// Places a request; see [`Core::place`].
+    /// Places a request, whether ranks have room or not; see [`Core::place`].
     pub fn place(&self, request: &Request<'_>) -> Result<(Placement, Lease), Rejection> {
         let placement = self.with(|core, now| core.place(now, request))?;
         let (booking, rank) = (placement.booking, placement.rank);
@@ -196,14 +200,16 @@ impl Router {
 
     /// Runs one step under the lock. The time is read inside, so that it never runs backwards for the core.
     fn with<R>(&self, step: impl FnOnce(&mut Core, Instant) -> R) -> R {
-        let (result, outbound) = {
-            let mut core = self.shared.core.lock();
+        let (result, outbound, woken) = {
+            let state = &mut *self.shared.state.lock();
             let now = (self.shared.clock)();
-            (step(&mut core, now), core.take_outbound())
+            let result = step(&mut state.core, now);
+            (result, state.core.take_outbound(), state.wakers.take_called(&mut state.core))
         };
         if let Some(sink) = self.shared.outbound.get() {
             outbound.into_iter().for_each(sink);
         }
+        woken.into_iter().for_each(Waker::wake);
         result
     }
 }

@@ -20,12 +20,13 @@ mod policy;
 mod popularity;
 mod quarantine;
 pub mod replica;
+mod queue;
 mod request;
 mod room;
 mod stats;
 
-pub use crate::core::{Core, Expired};
 pub use affinity::{AffinityOutcome, RebindReason, SavedBinding};
+pub use crate::core::{Core, Expired, Submitted};
 pub use busy::BusyThresholds;
 pub use config::{
     AffinityConfig, AffinityMode, BoundConfig, Config, ConfigError, CostConfig, Mode, QuarantineConfig, Role,
@@ -33,9 +34,10 @@ pub use config::{
 pub use cost::{RankLoad, Terms};
 pub use explain::{Candidate, Decision, Outcome, Reason};
 pub use fleet::Worker;
-pub use handle::{Lease, Router};
+pub use handle::{Lease, Router, Submission, Waiting};
 pub use load::BookingId;
 pub use quarantine::Failure;
+pub use queue::{QueueConfig, QueuePolicy, QueueSize, TicketId};
 pub use request::{Constraints, End, Pin, Placement, Rejection, Request};
 pub use room::bootstrap_room;
 pub use stats::{RankSnapshot, Snapshot, Stats};

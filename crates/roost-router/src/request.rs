@@ -34,8 +34,10 @@ pub struct Request<'a> {
     pub constraints: Constraints<'a>,
     /// Output length the client announced, tokens.
     pub expected_output_tokens: Option<u32>,
-    /// The client's priority. Recorded; order among waiting requests is the queue's concern.
+    /// The client's priority: seconds ahead of others where requests wait.
     pub priority: i32,
+    /// Where requests wait, a higher one goes before all lower ones.
+    pub strict_priority: u32,
 }
 
 impl<'a> Request<'a> {
@@ -60,6 +62,7 @@ impl<'a> Request<'a> {
             constraints: Constraints::default(),
             expected_output_tokens: None,
             priority: 0,
+            strict_priority: 0,
         }
     }
 }
@@ -119,6 +122,15 @@ pub enum Rejection {
     /// Workers exist, but all that could serve are overloaded. Try again later.
     #[error("all eligible workers are overloaded")]
     Overloaded,
+    /// All workers are busy and as many requests wait as may. Try again later.
+    #[error("the router's queue is full: {limit} requests wait")]
+    QueueFull {
+        /// How many may wait.
+        limit: usize,
+    },
+    /// The request waited for room as long as it may.
+    #[error("request deadline exceeded")]
+    WaitedTooLong,
     /// No worker can serve: none is known, or all are excluded, failed, draining or lack a property.
     #[error("no endpoints available to route work")]
     NoWorkers,

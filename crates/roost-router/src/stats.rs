@@ -2,7 +2,7 @@
 
 use roost_kv::WorkerRank;
 
-use crate::RebindReason;
+use crate::{QueueSize, RebindReason};
 
 /// Counts since the start of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,6 +11,12 @@ pub struct Stats {
     pub placed: u64,
     /// Requests refused because all eligible workers were overloaded.
     pub rejected_overloaded: u64,
+    /// Requests that had to wait for room.
+    pub queued: u64,
+    /// Requests refused because too many waited already.
+    pub rejected_queue_full: u64,
+    /// Requests refused because they had waited too long.
+    pub rejected_waited: u64,
     /// Requests refused for another reason.
     pub rejected_other: u64,
     /// Turns that stayed with their session's rank.
@@ -77,6 +83,8 @@ pub struct Snapshot {
     pub active_requests: usize,
     /// Of those, the ones that other frontends placed.
     pub remote_requests: usize,
+    /// Requests that wait for room.
+    pub queue: QueueSize,
     /// The ranks, sorted.
     pub ranks: Vec<RankSnapshot>,
 }

@@ -137,7 +137,7 @@ impl Player {
     }
 }
 
-/// Where we deliberately answer otherwise; see DIFFERENCES.md.
+/// Where we deliberately answer otherwise; see docs/routing-differences.md.
 fn ours(op: &str) -> Option<Value> {
     let bound = json!({"state": "bound", "target": target(rank(5, 0))});
     Some(match op {

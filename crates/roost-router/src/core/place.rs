@@ -127,7 +127,7 @@ impl Core {
     }
 
     /// Returns a rank that can take the request now, or why it cannot.
-    fn serviceable(
+    pub(super) fn serviceable(
         &self,
         now: Instant,
         request: &Request<'_>,

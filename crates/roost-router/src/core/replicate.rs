@@ -116,6 +116,7 @@ impl Core {
                 }
             }
         }
+        self.call_waiting(now);
     }
 
     fn begin_remote(&mut self, now: Instant, event: &SequenceEvent, begun: &SequenceBegun) {

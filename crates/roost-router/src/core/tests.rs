@@ -11,6 +11,7 @@ mod faults;
 mod properties;
 mod sessions;
 mod spread;
+mod waiting;
 
 /// A pool of workers with caches that remember every prompt, driven on a clock of its own.
 struct Pool {

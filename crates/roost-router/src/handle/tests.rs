@@ -90,3 +90,48 @@ fn many_threads_leave_nothing_behind() {
     assert_eq!(load(&router), (0, 0));
     assert_eq!(router.stats().placed, 800);
 }
+
+/// A waker that counts.
+#[derive(Default)]
+struct Woken(std::sync::atomic::AtomicUsize);
+
+impl std::task::Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_waiting_request_is_woken_when_it_is_its_turn_and_leaves_when_dropped() {
+    use std::future::Future;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::task::{Context, Poll};
+
+    let mut config = Config { mode: Mode::Kv, ..Config::default() };
+    config.queue.threshold = Some(1.0);
+    let start = Instant::now();
+    let router = Router::with_clock(Core::new(config, 1).unwrap(), move || start);
+    router.worker_joined(Worker { id: WorkerId(1), max_batched_tokens: Some(100), ..Worker::default() });
+    let (sequence, overlap) = (Arc::from([]), Overlap::default());
+    let request = Request::new(500, 16, &sequence, &overlap);
+    let submit = |waiting| router.submit(&request, waiting).unwrap();
+    let Submission::Placed(_, lease) = submit(None) else { panic!("an idle worker has room") };
+    let [Submission::Waits(first), Submission::Waits(second)] = [submit(None), submit(None)] else {
+        panic!("the worker is full")
+    };
+    let woken = Arc::new(Woken::default());
+    let waker = Arc::clone(&woken).into();
+    let poll = |waiting: &Waiting| {
+        let mut turn = std::pin::pin!(waiting.turn());
+        turn.as_mut().poll(&mut Context::from_waker(&waker))
+    };
+    assert_eq!((poll(&first), poll(&second)), (Poll::Pending, Poll::Pending));
+    drop(lease);
+    assert_eq!((poll(&first), poll(&second), woken.0.load(Relaxed)), (Poll::Ready(()), Poll::Pending, 1));
+    drop(first);
+    assert_eq!((poll(&second), woken.0.load(Relaxed)), (Poll::Ready(()), 2));
+    let Submission::Placed(_, lease) = submit(Some(second)) else { panic!("its turn") };
+    assert_eq!(load(&router), (500, 1));
+    drop(lease);
+    assert_eq!(router.snapshot().queue.requests, 0);
+}

@@ -45,7 +45,7 @@ fn a_binding_outlives_its_idle_time_while_an_answer_streams() {
     assert_eq!(pool.core.bound(pool.now, "s"), Some(long.rank));
     pool.sleep(1);
     assert_eq!(pool.core.bound(pool.now, "s"), None);
-    assert_eq!(pool.core.expire(pool.now), Expired { bindings: 1, bookings: 0 });
+    assert_eq!(pool.core.expire(pool.now), Expired { bindings: 1, bookings: 0, waiting: 0 });
 }
 
 #[test]
