@@ -11,6 +11,7 @@ mod explain;
 mod faults;
 mod interop;
 mod outages;
+mod queue;
 mod readiness;
 mod replicas;
 mod streaming;

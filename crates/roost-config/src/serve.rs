@@ -119,6 +119,8 @@ pub struct RouterOptions {
     pub cost: CostOptions,
     /// When a worker counts as busy.
     pub busy: BusyThresholds,
+    /// When requests are held back, and in which order they go.
+    pub queue: QueueOptions,
     /// Use the workers' KV events. Off: an approximate index of routed prompts.
     pub kv_events: bool,
     /// Lifetime of an entry of the approximate index.
@@ -216,6 +218,30 @@ pub struct BusyThresholds {
     pub active_prefill_tokens: Option<u64>,
     /// Prefill tokens in progress as a fraction of the worker's batch token limit.
     pub active_prefill_tokens_frac: Option<f64>,
+}
+
+/// When requests are held back, and in which order they go.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct QueueOptions {
+    /// Held while every worker has more prefill than this many times its batch token limit. `None`: never.
+    pub threshold: Option<f64>,
+    /// Which goes first.
+    pub policy: QueuePolicy,
+    /// How many may be held.
+    pub limit: usize,
+    /// How long one may be held.
+    pub max_wait: Duration,
+}
+
+/// Which of the held requests goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueuePolicy {
+    /// The first to come.
+    Fcfs,
+    /// The last to come.
+    Lcfs,
+    /// The shortest.
+    Wspt,
 }
 
 /// Request and response plane (TCP).

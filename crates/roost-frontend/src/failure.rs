@@ -35,6 +35,8 @@ enum Kind {
     Overload,
     Unavailable,
     Deadline,
+    /// No worker had room within the time that a request may wait.
+    Waited,
     Engine,
     NotImplemented,
     Ours,
@@ -123,9 +125,10 @@ impl Failure {
     pub(crate) fn rejected(rejection: &Rejection) -> Self {
         let detail = rejection.to_string();
         match rejection {
-            Rejection::Overloaded | Rejection::PinOverloaded { .. } => {
+            Rejection::Overloaded | Rejection::PinOverloaded { .. } | Rejection::QueueFull { .. } => {
                 Self::new(Kind::Overload, false, false, detail)
             }
+            Rejection::WaitedTooLong => Self::new(Kind::Waited, false, false, detail),
             Rejection::NoWorkers | Rejection::PinUnavailable { .. } => {
                 Self::new(Kind::Unavailable, false, false, detail)
             }
@@ -181,6 +184,9 @@ impl Failure {
             Kind::Deadline if self.in_prefill => {
                 (504, "The prefill stage did not answer within its deadline. Please retry.")
             }
+            Kind::Waited => {
+                (429, "No worker had room for the request in time. Please retry after a short wait.")
+            }
             Kind::Deadline => (504, "The worker did not answer within its deadline. Please retry."),
             Kind::NotImplemented => (501, "The worker does not implement what the request asks for."),
             Kind::Engine if self.in_prefill => (500, "The prefill stage of the request failed."),
@@ -194,7 +200,7 @@ impl Failure {
         match self.kind {
             Kind::Invalid | Kind::TooLarge => ErrorType::Validation,
             Kind::NotFound => ErrorType::NotFound,
-            Kind::Overload => ErrorType::Overload,
+            Kind::Overload | Kind::Waited => ErrorType::Overload,
             Kind::Unavailable => ErrorType::Unavailable,
             Kind::Deadline => ErrorType::ResponseTimeout,
             Kind::NotImplemented => ErrorType::NotImplemented,
@@ -210,6 +216,7 @@ impl Failure {
             Kind::NotFound => ("NotFound", "request.not_found"),
             Kind::Overload => ("CapacityExhausted", "capacity.exhausted"),
             Kind::Unavailable => ("Unavailable", "backend.unavailable"),
+            Kind::Waited => ("CapacityExhausted", "router.queue_deadline"),
             Kind::Deadline => ("DeadlineExceeded", "backend.response_timeout"),
             Kind::NotImplemented => ("NotImplemented", "runtime.not_implemented"),
             Kind::Engine => ("Internal", "backend.unknown"),

@@ -7,6 +7,7 @@
 mod families;
 mod labels;
 mod model;
+mod queue;
 mod request;
 mod sample;
 mod worker;

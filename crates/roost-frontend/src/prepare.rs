@@ -48,6 +48,10 @@ pub(crate) struct Prepared {
     pub(crate) expected_output_tokens: Option<u32>,
     /// The request as workers get it, but for its rank.
     pub(crate) engine: EngineRequest,
+    /// Seconds ahead of others where requests wait.
+    pub(crate) priority: i32,
+    /// Where requests wait, higher goes before all lower.
+    pub(crate) strict_priority: u32,
 }
 
 /// The client's side of a prepared request.
@@ -339,6 +343,8 @@ fn complete(
     };
     let prefill_pin =
         Pin { worker: session.prefill_worker.map(roost_kv::WorkerId), dp_rank: session.prefill_dp_rank };
+    let priority = session.priority.or(asked.generation.nvext.priority).unwrap_or(0);
+    let strict_priority = session.strict_priority.or(asked.generation.nvext.strict_priority).unwrap_or(0);
     let prepared = Prepared {
         id,
         session,
@@ -346,6 +352,8 @@ fn complete(
         prefill_pin,
         blocks,
         expected_output_tokens: asked.generation.nvext.expected_output_tokens,
+        priority,
+        strict_priority,
         engine,
         model,
     };

@@ -13,8 +13,8 @@ use crate::fleet::{Fleet, Member, Report, Retired};
 use crate::load::{Load, RankSlot};
 use crate::popularity::Popularity;
 use crate::quarantine::Standing;
-use crate::replica::{Replica, SequenceStep};
 use crate::queue::Queue;
+use crate::replica::{Replica, SequenceStep};
 use crate::{
     AffinityMode, BookingId, BusyThresholds, Config, ConfigError, Decision, End, Failure, RankSnapshot,
     Snapshot, Stats, Worker,

@@ -19,14 +19,14 @@ mod load;
 mod policy;
 mod popularity;
 mod quarantine;
-pub mod replica;
 mod queue;
+pub mod replica;
 mod request;
 mod room;
 mod stats;
 
-pub use affinity::{AffinityOutcome, RebindReason, SavedBinding};
 pub use crate::core::{Core, Expired, Submitted};
+pub use affinity::{AffinityOutcome, RebindReason, SavedBinding};
 pub use busy::BusyThresholds;
 pub use config::{
     AffinityConfig, AffinityMode, BoundConfig, Config, ConfigError, CostConfig, Mode, QuarantineConfig, Role,

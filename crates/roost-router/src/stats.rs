@@ -7,6 +7,8 @@ use crate::{QueueSize, RebindReason};
 /// Counts since the start of the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
+    /// Requests submitted, retries not counted.
+    pub received: u64,
     /// Requests placed.
     pub placed: u64,
     /// Requests refused because all eligible workers were overloaded.

@@ -146,6 +146,16 @@ fn router(o: &options::RouterOptions) -> roost_router::Config {
             active_prefill_tokens: o.busy.active_prefill_tokens,
             active_prefill_tokens_frac: o.busy.active_prefill_tokens_frac,
         },
+        queue: roost_router::QueueConfig {
+            threshold: o.queue.threshold,
+            policy: match o.queue.policy {
+                options::QueuePolicy::Fcfs => roost_router::QueuePolicy::Fcfs,
+                options::QueuePolicy::Lcfs => roost_router::QueuePolicy::Lcfs,
+                options::QueuePolicy::Wspt => roost_router::QueuePolicy::Wspt,
+            },
+            capacity: o.queue.limit,
+            max_wait: o.queue.max_wait,
+        },
         quarantine,
         track_active_blocks: o.track_active_blocks,
         track_output_blocks: o.track_output_blocks,

@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::{
     AffinityMode, AffinityOptions, BusyThresholds, CostOptions, DiscoveryBackend, DiscoveryOptions,
     ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, LimitOptions, LogFormat, LogOptions,
-    MetricsOptions, ModelOptions, NamespaceFilter, PlaneOptions, PlaneTls, ProcessOptions, ReasoningField,
-    ReliabilityOptions, RouterMode, RouterOptions, Serve, TokenizerBackend, TokenizerOptions,
+    MetricsOptions, ModelOptions, NamespaceFilter, PlaneOptions, PlaneTls, ProcessOptions, QueueOptions,
+    QueuePolicy, ReasoningField, ReliabilityOptions, RouterMode, RouterOptions, Serve, TokenizerBackend,
+    TokenizerOptions,
 };
 use crate::{effective::Effective, problem::Problem, resolve::Resolved, value::Value, values::Values};
 
@@ -241,6 +242,16 @@ fn router(values: &Values) -> RouterOptions {
             active_decode_blocks: values.optional_number("active-decode-blocks-threshold"),
             active_prefill_tokens: values.optional_integer("active-prefill-tokens-threshold"),
             active_prefill_tokens_frac: values.optional_number("active-prefill-tokens-threshold-frac"),
+        },
+        queue: QueueOptions {
+            threshold: values.optional_number("router-queue-threshold"),
+            policy: match values.choice("router-queue-policy") {
+                "lcfs" => QueuePolicy::Lcfs,
+                "wspt" => QueuePolicy::Wspt,
+                _ => QueuePolicy::Fcfs,
+            },
+            limit: values.size("router-queue-limit"),
+            max_wait: values.duration("router-queue-max-wait-secs"),
         },
         kv_events: values.switch("router-kv-events"),
         approximate_ttl: values.duration("router-ttl-secs"),

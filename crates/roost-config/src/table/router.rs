@@ -146,6 +146,29 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     )
     .env(&["DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD_FRAC"]),
     option(
+        "router-queue-threshold",
+        number(0.0, f64::MAX),
+        "Hold requests while every worker has more prefill to do than this many times its batch token limit. Unset \
+         or None: none waits.",
+    )
+    .env(&["DYN_ROUTER_QUEUE_THRESHOLD"]),
+    option(
+        "router-queue-policy",
+        choice(&["fcfs", "lcfs", "wspt"]),
+        "Which of the held requests goes first: the first to come, the last, or the one with the fewest tokens to \
+         compute.",
+    )
+    .env(&["DYN_ROUTER_QUEUE_POLICY"])
+    .default("fcfs"),
+    option("router-queue-limit", integer(1, 1 << 20), "Requests that may be held; more are refused.")
+        .default("4096"),
+    option(
+        "router-queue-max-wait-secs",
+        seconds(0.0, 86_400.0),
+        "A request held longer than this is refused with 429.",
+    )
+    .default("120"),
+    option(
         "runtime-inhibited-duration-secs",
         seconds(0.0, 86_400.0),
         "First quarantine of a failed worker; it doubles while the worker keeps failing. 0: off.",

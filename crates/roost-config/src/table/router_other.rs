@@ -7,17 +7,6 @@ const GONE: &str = "it has no meaning since Dynamo 1.6";
 const OWN_INDEX: &str = "the index of this build has no such thread pool";
 
 pub(crate) static OPTIONS: &[OptionSpec] = &[
-    option(
-        "router-queue-threshold",
-        number(0.0, f64::MAX),
-        "Hold requests while every worker has more prefill than this fraction of its batch token limit.",
-    )
-    .env(&["DYN_ROUTER_QUEUE_THRESHOLD"])
-    .refused("queueing in the router is not available in this build"),
-    option("router-queue-policy", choice(&["fcfs", "wspt"]), "Order of that queue.")
-        .env(&["DYN_ROUTER_QUEUE_POLICY"])
-        .default("fcfs")
-        .refused("queueing in the router is not available in this build"),
     option("router-approximate-cache-policy", choice(&["ttl", "lru"]), "Retention of the approximate index.")
         .env(&["DYN_ROUTER_APPROXIMATE_CACHE_POLICY"])
         .default("ttl")

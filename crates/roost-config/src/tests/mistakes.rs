@@ -30,7 +30,7 @@ fn everything_wrong_is_reported_together() {
 #[test]
 fn what_dynamo_has_and_roost_has_not_is_refused_by_name() {
     check(
-        "serve --discovery-backend kubernetes --router-queue-threshold 0.5 --enable-anthropic-api \
+        "serve --discovery-backend kubernetes --enable-anthropic-api \
          --tls-cert-path cert.pem --request-plane nats --router-mode device-aware-weighted --aic-tp-size 2",
         &[("DYN_HTTP_SVC_CHAT_PATH", "/chat"), ("DYN_CHAT_PROCESSOR", "vllm")],
         expect![[r#"
@@ -39,7 +39,6 @@ fn what_dynamo_has_and_roost_has_not_is_refused_by_name() {
             --request-plane: `nats` is not available in this build; accepted: tcp
             --discovery-backend: `kubernetes` is not available in this build; accepted: etcd, file, mem
             DYN_CHAT_PROCESSOR: processing in Python is not available: `vllm` is refused, only `dynamo` is accepted
-            --router-queue-threshold: queueing in the router is not available in this build: `0.5` is refused, leave it unset
             --aic-tp-size: not available in this build: `2` is refused, leave it unset
             --tls-cert-path: TLS is not available in this build; end it in a proxy: `cert.pem` is refused, leave it unset
             --enable-anthropic-api: the Messages API is not available in this build: `true` is refused, only `false` is accepted"#]],

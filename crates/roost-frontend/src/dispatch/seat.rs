@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use roost_cluster::WorkerInfo;
 use roost_kv::{Overlap, WorkerId, WorkerRank};
-use roost_router::{Lease, Pin, Placement, Request as RouteRequest};
+use roost_router::{Lease, Pin, Placement, Request as RouteRequest, Submission};
 use roost_wire::Call;
 use roost_wire::message::{EngineRequest, TokenIdFormat};
 
@@ -47,31 +47,42 @@ pub(super) struct Booking {
 }
 
 impl Request<'_> {
-    /// Asks the pool's router for a place and takes it.
-    pub(super) fn seat(
+    /// Asks the pool's router for a place, waits for its turn if it must, and takes it.
+    ///
+    /// `overlap` is asked again after each wait: caches have changed. Cancel safe: dropped, it leaves the queue.
+    pub(super) async fn seat(
         &self,
         pool: &Pool,
-        overlap: &Overlap,
+        overlap: impl Fn() -> Overlap,
         pin: Pin,
         tried: &Tried,
     ) -> Result<Seat, Failure> {
         let prepared = self.prepared;
-        let request = RouteRequest {
-            id: Some(&prepared.id),
-            session: prepared.session.id.as_deref(),
-            parent: prepared.session.parent.as_deref(),
-            pin: Pin { worker: pin.worker.map(|worker| pool.engine_of(worker)), ..pin },
-            exclude: &tried.engines,
-            expected_output_tokens: prepared.expected_output_tokens,
-            ..RouteRequest::new(
-                self.progress.isl(),
-                prepared.blocks.block_size,
-                &prepared.blocks.sequence,
-                overlap,
-            )
+        let mut waiting = None;
+        let (placement, lease) = loop {
+            let overlap = overlap();
+            let request = RouteRequest {
+                id: Some(&prepared.id),
+                session: prepared.session.id.as_deref(),
+                parent: prepared.session.parent.as_deref(),
+                pin: Pin { worker: pin.worker.map(|worker| pool.engine_of(worker)), ..pin },
+                exclude: &tried.engines,
+                expected_output_tokens: prepared.expected_output_tokens,
+                priority: prepared.priority,
+                strict_priority: prepared.strict_priority,
+                ..RouteRequest::new(
+                    self.progress.isl(),
+                    prepared.blocks.block_size,
+                    &prepared.blocks.sequence,
+                    &overlap,
+                )
+            };
+            let submitted = pool.router.submit(&request, waiting.take());
+            match submitted.map_err(|rejection| Failure::rejected(&rejection))? {
+                Submission::Placed(placement, lease) => break (placement, lease),
+                Submission::Waits(turn) => waiting.insert(turn).turn().await,
+            }
         };
-        let (placement, lease) =
-            pool.router.place(&request).map_err(|rejection| Failure::rejected(&rejection))?;
         let engine = pool.engine(placement.rank.worker).ok_or_else(Failure::gone)?;
         let instance = engine.pick(Instant::now(), pin.worker, &tried.instances).ok_or_else(Failure::gone)?;
         Ok(Seat { placement, lease, engine, instance })

@@ -41,13 +41,15 @@ impl Request<'_> {
     ) -> Result<Running, Failed> {
         let prepared = self.prepared;
         let routing = self.routing();
-        let overlap = pool.overlap(&prepared.blocks.sequence);
+        let overlap = || pool.overlap(&prepared.blocks.sequence);
         let prefill = self
-            .seat(pool, &overlap, prepared.prefill_pin, tried)
+            .seat(pool, overlap, prepared.prefill_pin, tried)
+            .await
             .map_err(|failure| Failed::unplaced(failure.in_prefill()))?;
         // Both places before any call: a prompt is not computed for an answer that nobody can give.
         let decode = self
-            .seat(&prepared.model.pool, &Overlap::default(), prepared.pin, tried)
+            .seat(&prepared.model.pool, Overlap::default, prepared.pin, tried)
+            .await
             .map_err(Failed::unplaced)?;
         drop(routing);
         retries.placed();

@@ -18,8 +18,8 @@ impl Request<'_> {
         let prepared = self.prepared;
         let pool = &prepared.model.pool;
         let routing = self.routing();
-        let overlap = pool.overlap(&prepared.blocks.sequence);
-        let seat = self.seat(pool, &overlap, prepared.pin, tried).map_err(Failed::unplaced)?;
+        let overlap = || pool.overlap(&prepared.blocks.sequence);
+        let seat = self.seat(pool, overlap, prepared.pin, tried).await.map_err(Failed::unplaced)?;
         drop(routing);
         retries.placed();
         let message = self.progress.whole(&prepared.engine, seat.placement.rank.dp_rank);

@@ -3,7 +3,7 @@
 use prometheus::{Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use roost_telemetry::{Error, Name, Registry, buckets};
 
-use super::{MetricsOptions, Stage, worker::Workers};
+use super::{MetricsOptions, Stage, queue::QueueFamilies, worker::Workers};
 
 /// Labels of the router's own series, whose values are those of this process.
 const ROUTER: [&str; 4] = ["dynamo_namespace", "dynamo_component", "worker_id", "router_id"];
@@ -56,6 +56,7 @@ pub(super) struct Families {
     /// Gauges of workers.
     pub(super) workers: Workers,
     pub(super) pool: PoolFamilies,
+    pub(super) queue: QueueFamilies,
     pub(super) kv_blocks: KvBlocks,
     pub(super) plane: PlaneFamilies,
     pub(super) cluster: ClusterFamilies,
@@ -264,6 +265,7 @@ impl Families {
             router: RouterFamilies::register(r, options)?,
             workers: Workers::register(r)?,
             pool: PoolFamilies::register(r)?,
+            queue: QueueFamilies::register(r)?,
             kv_blocks: KvBlocks::register(r)?,
             plane: PlaneFamilies::register(r)?,
             cluster: ClusterFamilies::register(r)?,

@@ -5,9 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 use prometheus::{IntCounter, IntGauge};
 use roost_cluster::{AnnouncerStats, ClusterStats};
 use roost_kv::{IndexStats, WorkerRank};
-use roost_router::{RebindReason, Snapshot, Stats};
+use roost_router::{QueueSize, RebindReason, Snapshot, Stats};
 use roost_wire::ClientStats;
 
+use super::queue::QueueSeries;
 use super::{WorkerType, families::Families, labels};
 
 /// Everything that is counted elsewhere, at one moment.
@@ -52,8 +53,9 @@ pub(super) struct Sampled {
 struct PoolSeries {
     stats: Stats,
     skipped_events: u64,
+    queue: QueueSeries,
     placed: IntCounter,
-    rejected: [IntCounter; 2],
+    rejected: [IntCounter; 4],
     turns: [IntCounter; 4],
     ended: [IntCounter; 3],
     told: [IntCounter; 3],
@@ -183,8 +185,10 @@ impl PoolSeries {
         Self {
             stats: Stats::default(),
             skipped_events: 0,
+            queue: families.queue.of(model, worker_type),
             placed: f.placed.with_label_values(pool_labels),
-            rejected: ["overloaded", "other"].map(|reason| f.rejected.with_label_values(&with(reason))),
+            rejected: ["overloaded", "other", "queue_full", "waited_too_long"]
+                .map(|reason| f.rejected.with_label_values(&with(reason))),
             turns: ["hit", "new", "followed", "unbound"]
                 .map(|outcome| f.turns.with_label_values(&with(outcome))),
             ended: ["expired", "evicted", "closed"].map(|reason| f.ended.with_label_values(&with(reason))),
@@ -221,6 +225,9 @@ impl PoolSeries {
         add(&self.placed, |stats| stats.placed);
         add(&self.rejected[0], |stats| stats.rejected_overloaded);
         add(&self.rejected[1], |stats| stats.rejected_other);
+        add(&self.rejected[2], |stats| stats.rejected_queue_full);
+        add(&self.rejected[3], |stats| stats.rejected_waited);
+        self.queue.take(&before, &now, pool.router.queue);
         add(&self.turns[0], |stats| stats.affinity_hits);
         add(&self.turns[1], |stats| stats.affinity_new);
         add(&self.turns[2], |stats| stats.affinity_followed);
@@ -255,6 +262,7 @@ impl PoolSeries {
 
     /// The pool is no more: its index is empty. Counters keep what they have.
     fn gone(&mut self) {
+        self.queue.take(&Stats::default(), &Stats::default(), QueueSize::default());
         self.stats = Stats::default();
         self.skipped_events = 0;
         self.table_bytes.set(0);

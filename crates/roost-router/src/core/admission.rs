@@ -7,7 +7,7 @@ use crate::busy::UNKNOWN_MAX_BATCHED_TOKENS;
 use crate::fleet::Member;
 use crate::load::RankSlot;
 use crate::queue::{Claim, Lane, Standing};
-use crate::{Constraints, Placement, RebindReason, Rejection, Request, TicketId};
+use crate::{AffinityMode, Constraints, Placement, RebindReason, Rejection, Request, TicketId};
 
 /// What came of a request.
 #[derive(Clone, Debug)]
@@ -97,6 +97,7 @@ impl Core {
 
     /// Takes a request into the queue if it has to wait or to let others go first.
     fn enter(&mut self, now: Instant, request: &Request<'_>) -> Result<Option<TicketId>, Rejection> {
+        self.stats.received += u64::from(request.exclude.is_empty());
         if self.config.queue.threshold.is_none() || !request.exclude.is_empty() {
             return Ok(None);
         }
@@ -135,6 +136,8 @@ impl Core {
         }
         let table = self.affinity.as_ref();
         let bound = request.session.zip(table).and_then(|(session, table)| table.find(now, session));
+        // Where sessions leave hot workers, a full one is no reason to wait: the placement weighs it.
+        let bound = bound.filter(|_| self.config.affinity.mode != AffinityMode::Bounded);
         match bound.filter(|bound| self.serviceable(now, request, bound.target).is_ok()) {
             Some(bound) => Lane {
                 worker: Some(bound.target.worker),
