@@ -14,4 +14,5 @@ mod outages;
 mod queue;
 mod readiness;
 mod replicas;
+mod rolling;
 mod streaming;

@@ -20,7 +20,7 @@ const LIMIT: usize = 64;
 pub(crate) fn recent(shared: &Shared) -> Response {
     let registry = shared.models.snapshot();
     let mut decisions = Vec::new();
-    for (model, pool) in &registry.pools {
+    for (model, _, pool) in &registry.pools {
         let role = pool.router.role();
         decisions.extend(pool.router.recent_decisions(LIMIT).into_iter().map(|made| (model, role, made)));
     }
@@ -36,7 +36,7 @@ pub(crate) fn about(shared: &Shared, name: &str) -> Response {
     let registry = shared.models.snapshot();
     let now = Instant::now();
     let (mut decisions, mut bindings) = (Vec::new(), Vec::new());
-    for (model, pool) in &registry.pools {
+    for (model, _, pool) in &registry.pools {
         let role = pool.router.role();
         let mut found = pool.router.decisions_about(name, LIMIT);
         if bare != name {

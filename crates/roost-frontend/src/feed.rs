@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 pub use replicas::Replicas;
 
 use crate::loader::{Loaded, Loader};
-use crate::models::{Assets, Model, Pool, Registry};
+use crate::models::{Assets, Model, Pool, Registry, Versions};
 use crate::shared::Shared;
 
 /// Text assets kept after their last worker has gone, so that its return costs no load.
@@ -193,7 +193,7 @@ impl Feed {
                     tracing::warn!(
                         model = name,
                         mdcsum = info.mdcsum,
-                        "a worker has another card than the ones that serve; it waits until they are gone"
+                        "a worker has another card than the ones that serve; both versions serve"
                     );
                 }
                 sets.push(set);
@@ -317,27 +317,33 @@ impl Feed {
         self.publish();
     }
 
-    /// Lists each model whose oldest loaded worker set can serve.
+    /// Lists each model of which a loaded worker set can serve. Sets of several cards serve side by side.
     fn publish(&self) {
         let mut registry = Registry::default();
         let enough = self.seen >= self.shared.config.route.min_initial_workers;
         for (name, sets) in &self.sets {
             let prefill = sets.iter().find(|set| set.role == Role::Prefill);
             let can_serve = |set: &&Set| set.answers() && (prefill.is_some() || !self.needs_prefill(set));
-            let reason = match sets.iter().filter(can_serve).find_map(|set| Some((set, set.model.as_ref()?)))
-            {
+            let serving: Vec<(&Set, &Arc<Model>)> =
+                sets.iter().filter(can_serve).filter_map(|set| Some((set, set.model.as_ref()?))).collect();
+            let reason = match Versions::new(serving.iter().map(|(_, model)| Arc::clone(model)).collect()) {
                 Some(_) if !enough => "waiting for the initial number of workers",
-                Some((set, model)) => {
-                    model.prefill.store(prefill.filter(|_| set.splits()).map(|set| Arc::clone(&set.pool)));
+                Some(versions) => {
                     let own = self.shared.config.models.name.as_deref();
-                    for alias in
-                        set.first.card.aliases.iter().map(String::as_str).chain(own).chain([name.as_str()])
-                    {
-                        registry.ready.insert(alias.into(), Arc::clone(model));
+                    for (set, model) in serving {
+                        model
+                            .prefill
+                            .store(prefill.filter(|_| set.splits()).map(|set| Arc::clone(&set.pool)));
+                        model.metrics.ready(true);
+                        for alias in set.first.card.aliases.iter().map(String::as_str).chain(own) {
+                            registry.ready.insert(alias.into(), versions.clone());
+                        }
+                        registry.list_pool(name, set);
                     }
-                    registry.pools.push((name.as_str().into(), Arc::clone(&set.pool)));
-                    registry.pools.extend(prefill.map(|set| (name.as_str().into(), Arc::clone(&set.pool))));
-                    model.metrics.ready(true);
+                    if let Some(set) = prefill {
+                        registry.list_pool(name, set);
+                    }
+                    registry.ready.insert(name.as_str().into(), versions);
                     continue;
                 }
                 None if sets.iter().any(|set| can_serve(&set)) => "its files are being loaded",
@@ -347,6 +353,7 @@ impl Feed {
             registry.waiting.insert(name.as_str().into(), reason);
         }
         for gone in self.shared.models.snapshot().ready.values() {
+            let gone = gone.oldest();
             if !registry.ready.contains_key(&gone.name) {
                 gone.metrics.ready(false);
             }
@@ -398,6 +405,12 @@ impl Feed {
 const APPROXIMATE_BLOCKS: usize = 4_000_000;
 /// Tokens per block when neither card nor options say.
 const DEFAULT_BLOCK: u32 = 16;
+
+impl Registry {
+    fn list_pool(&mut self, name: &str, set: &Set) {
+        self.pools.push((name.into(), set.mdcsum.as_str().into(), Arc::clone(&set.pool)));
+    }
+}
 
 impl Set {
     /// Whether its workers answer requests: prefill alone gives no answer.

@@ -10,6 +10,7 @@ mod model;
 mod queue;
 mod request;
 mod sample;
+mod share;
 mod worker;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The model registry: an immutable snapshot by name, replaced by `feed`.
 
 mod engines;
+mod versions;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use roost_tokenizer::Tokenizer;
 
 use self::engines::Engines;
 pub(crate) use self::engines::{Engine, Instance};
+pub(crate) use self::versions::Versions;
 use crate::metrics::ModelMetrics;
 
 /// Names that can be asked for. Readers take a snapshot; `feed` is the only writer.
@@ -28,9 +30,9 @@ pub(crate) struct Models {
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     /// Servable models by name and alias.
-    pub(crate) ready: HashMap<Box<str>, Arc<Model>>,
-    /// The pools that serve, by the model's own name.
-    pub(crate) pools: Vec<(Box<str>, Arc<Pool>)>,
+    pub(crate) ready: HashMap<Box<str>, Versions>,
+    /// The pools that serve: the model's own name, the checksum of the card, the pool.
+    pub(crate) pools: Vec<(Box<str>, Box<str>, Arc<Pool>)>,
     /// Names that workers announce and that cannot be served yet, each with the reason.
     pub(crate) waiting: HashMap<Box<str>, &'static str>,
 }
@@ -39,7 +41,7 @@ pub(crate) struct Registry {
 #[derive(Debug)]
 pub(crate) enum Lookup {
     /// It can be served.
-    Ready(Arc<Model>),
+    Ready(Versions),
     /// Workers announce it; it cannot be served yet.
     Waiting(&'static str),
     /// Nobody announces it.
@@ -108,7 +110,7 @@ impl Models {
     pub(crate) fn lookup(&self, name: &str) -> Lookup {
         let current = self.current.load();
         match (current.ready.get(name), current.waiting.get(name)) {
-            (Some(model), _) => Lookup::Ready(Arc::clone(model)),
+            (Some(versions), _) => Lookup::Ready(versions.clone()),
             (None, Some(reason)) => Lookup::Waiting(reason),
             (None, None) => Lookup::Unknown,
         }
@@ -117,6 +119,21 @@ impl Models {
     /// Replaces the state.
     pub(crate) fn publish(&self, registry: Registry) {
         self.current.store(Arc::new(registry));
+    }
+}
+
+impl Model {
+    /// Whether a worker of this model, in either leg, is that instance.
+    fn has_instance(&self, instance: WorkerId) -> bool {
+        let prefill = self.prefill.load_full();
+        let pools = std::iter::once(&self.pool).chain(&prefill);
+        pools.into_iter().any(|pool| pool.engines().of_instance(instance).is_some())
+    }
+
+    /// Whether a session is bound to a worker of this model.
+    fn is_home_of(&self, session: &str) -> bool {
+        self.pool.router.bound(session).is_some()
+            || self.prefill.load().as_ref().is_some_and(|pool| pool.router.bound(session).is_some())
     }
 }
 

@@ -109,7 +109,7 @@ fn chat(shared: &Shared, body: &Bytes, session: Session, received: Instant) -> O
     let request = ChatRequest::parse(body, shared.config.http.fields).map_err(Refused::early)?;
     let session = session.with_control(request.generation.nvext.session_control.as_ref());
     shared.metrics.ignored_fields(request.ignored.0.len());
-    let model = find(shared, &request.model).map_err(Refused::early)?;
+    let model = find(shared, &request.model, &session).map_err(Refused::early)?;
     let mut finisher = Finisher::begin(shared, &model, Flavor::Chat, request.generation.stream, received);
     let result = prompt_ids(shared, &model, &request, &session, &mut finisher);
     let ids = finisher.check(result).map_err(Refused::counted)?;
@@ -122,7 +122,7 @@ fn completion(shared: &Shared, body: &Bytes, session: Session, received: Instant
     let request = CompletionRequest::parse(body, shared.config.http.fields).map_err(Refused::early)?;
     let session = session.with_control(request.generation.nvext.session_control.as_ref());
     shared.metrics.ignored_fields(request.ignored.0.len());
-    let model = find(shared, &request.model).map_err(Refused::early)?;
+    let model = find(shared, &request.model, &session).map_err(Refused::early)?;
     let mut finisher =
         Finisher::begin(shared, &model, Flavor::Completion, request.generation.stream, received);
     let ids = match (request.generation.nvext.token_data.clone(), &request.prompt) {
@@ -141,9 +141,9 @@ fn completion(shared: &Shared, body: &Bytes, session: Session, received: Instant
     complete(model, ids, asked, session, finisher).map_err(Refused::counted)
 }
 
-fn find(shared: &Shared, name: &str) -> Result<Arc<Model>, ApiError> {
+fn find(shared: &Shared, name: &str, session: &Session) -> Result<Arc<Model>, ApiError> {
     match shared.models.lookup(name) {
-        Lookup::Ready(model) => Ok(model),
+        Lookup::Ready(versions) => Ok(Arc::clone(versions.choose(session, || fastrand::u64(..)))),
         Lookup::Waiting(reason) => Err(ApiError::new(
             503,
             format!(

@@ -1,5 +1,6 @@
 //! What operators and launchers ask: models, health, liveness, metrics, thresholds.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -7,12 +8,13 @@ use axum::response::Response;
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use roost_cluster::Role;
+use roost_kv::WorkerId;
 use roost_openai::{ApiError, ModelEntry, write_model, write_model_list};
 use roost_telemetry::Registry;
 use serde_json::{Value, json};
 
 use crate::metrics::{PoolSample, Sample, WorkerType};
-use crate::models::{Lookup, Model};
+use crate::models::{Instance, Lookup, Model};
 use crate::reply;
 use crate::shared::Shared;
 
@@ -26,7 +28,7 @@ pub(crate) fn models(shared: &Shared, headers: &HeaderMap) -> Response {
     }
     let registry = shared.models.snapshot();
     let mut ready: Vec<(&str, &Arc<Model>)> =
-        registry.ready.iter().map(|(name, model)| (&**name, model)).collect();
+        registry.ready.iter().map(|(name, versions)| (&**name, versions.oldest())).collect();
     ready.sort_unstable_by_key(|(name, _)| *name);
     if headers.contains_key("anthropic-version") {
         return value(StatusCode::OK, &anthropic_list(&ready));
@@ -44,9 +46,9 @@ pub(crate) fn model(shared: &Shared, path: &str) -> Response {
         return ready(shared, id);
     }
     match shared.models.lookup(path) {
-        Lookup::Ready(model) => {
+        Lookup::Ready(versions) => {
             let mut out = BytesMut::new();
-            write_model(&mut out, &entry(path, &model));
+            write_model(&mut out, &entry(path, versions.oldest()));
             reply::json(StatusCode::OK, out)
         }
         Lookup::Waiting(_) | Lookup::Unknown => {
@@ -57,11 +59,17 @@ pub(crate) fn model(shared: &Shared, path: &str) -> Response {
 
 fn ready(shared: &Shared, id: &str) -> Response {
     match shared.models.lookup(id) {
-        Lookup::Ready(model) => {
+        Lookup::Ready(versions) => {
             let mut namespaces = serde_json::Map::new();
-            let prefill = model.prefill.load_full().map(|pool| pool.engines());
-            let engines = model.pool.engines();
-            for worker in engines.instances().chain(prefill.iter().flat_map(|p| p.instances())) {
+            let mut workers: HashMap<WorkerId, Arc<Instance>> = HashMap::new();
+            for model in versions.iter() {
+                let prefill = model.prefill.load_full();
+                for pool in std::iter::once(&model.pool).chain(&prefill) {
+                    // Versions share their prefill workers.
+                    workers.extend(pool.engines().instances().map(|i| (i.info.worker, Arc::clone(i))));
+                }
+            }
+            for worker in workers.values() {
                 let worker = &worker.info;
                 let role = worker.role.as_str();
                 let space = namespaces.entry(worker.endpoint.namespace.clone()).or_insert_with(
@@ -134,8 +142,9 @@ pub(crate) fn live() -> Response {
 /// `GET /metrics`.
 pub(crate) fn metrics(shared: &Shared) -> Response {
     let pools = shared.models.snapshot();
-    let pools = pools.pools.iter().map(|(name, pool)| PoolSample {
+    let pools = pools.pools.iter().map(|(name, version, pool)| PoolSample {
         model: name,
+        version,
         worker_type: match pool.role {
             Role::Prefill => WorkerType::Prefill,
             _ => WorkerType::Decode,
@@ -159,7 +168,8 @@ pub(crate) fn metrics(shared: &Shared) -> Response {
 /// `GET /busy_threshold`.
 pub(crate) fn thresholds(shared: &Shared) -> Response {
     let registry = shared.models.snapshot();
-    let mut list: Vec<Value> = registry.ready.iter().map(|(name, model)| threshold_of(name, model)).collect();
+    let mut list: Vec<Value> =
+        registry.ready.iter().map(|(name, versions)| threshold_of(name, versions.oldest())).collect();
     list.sort_unstable_by(|a, b| a["model"].as_str().cmp(&b["model"].as_str()));
     value(StatusCode::OK, &json!({"thresholds": list}))
 }
@@ -182,18 +192,21 @@ fn change_thresholds(shared: &Shared, body: &Bytes) -> Result<Value, ApiError> {
     }
     let change: Change = serde_json::from_slice(body)
         .map_err(|e| ApiError::invalid("", format!("Failed to parse the request body: {e}")))?;
-    let Lookup::Ready(model) = shared.models.lookup(&change.model) else {
+    let Lookup::Ready(versions) = shared.models.lookup(&change.model) else {
         return Err(ApiError::model_not_found(&change.model));
     };
-    let mut thresholds = model.pool.router.busy_thresholds();
+    let mut thresholds = versions.oldest().pool.router.busy_thresholds();
     thresholds.active_decode_blocks =
         change.active_decode_blocks_threshold.or(thresholds.active_decode_blocks);
     thresholds.active_prefill_tokens =
         change.active_prefill_tokens_threshold.or(thresholds.active_prefill_tokens);
     thresholds.active_prefill_tokens_frac =
         change.active_prefill_tokens_threshold_frac.or(thresholds.active_prefill_tokens_frac);
-    model.pool.router.set_busy_thresholds(thresholds).map_err(|e| ApiError::invalid("", e.to_string()))?;
-    Ok(threshold_of(&change.model, &model))
+    for model in versions.iter() {
+        let changed = model.pool.router.set_busy_thresholds(thresholds);
+        changed.map_err(|e| ApiError::invalid("", e.to_string()))?;
+    }
+    Ok(threshold_of(&change.model, versions.oldest()))
 }
 
 fn threshold_of(name: &str, model: &Model) -> Value {

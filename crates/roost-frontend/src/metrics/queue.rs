@@ -1,8 +1,10 @@
 //! The router's queue, under the peer's names. There is one policy class.
 
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use prometheus::{IntCounter, IntCounterVec, IntGaugeVec};
 use roost_router::{QueueSize, Stats};
 use roost_telemetry::{Error, Name, Registry};
+
+use super::share::Share;
 
 /// The only policy class.
 const CLASS: &str = "default";
@@ -20,9 +22,9 @@ pub(super) struct QueueFamilies {
 /// The series of one pool.
 #[derive(Debug)]
 pub(super) struct QueueSeries {
-    requests: IntGauge,
-    isl_tokens: IntGauge,
-    cached_tokens: IntGauge,
+    requests: Share,
+    isl_tokens: Share,
+    cached_tokens: Share,
     received: IntCounter,
     waited: IntCounter,
     full: IntCounter,
@@ -62,9 +64,9 @@ impl QueueFamilies {
         let pool = &[model, worker_type, CLASS];
         let with = |reason| [model, worker_type, CLASS, reason];
         QueueSeries {
-            requests: self.requests.with_label_values(pool),
-            isl_tokens: self.isl_tokens.with_label_values(pool),
-            cached_tokens: self.cached_tokens.with_label_values(pool),
+            requests: Share::of(self.requests.with_label_values(pool)),
+            isl_tokens: Share::of(self.isl_tokens.with_label_values(pool)),
+            cached_tokens: Share::of(self.cached_tokens.with_label_values(pool)),
             received: self.received.with_label_values(pool),
             waited: self.refused.with_label_values(&with("due_time_passed")),
             full: self.full.with_label_values(&with("request_limit")),
@@ -74,7 +76,7 @@ impl QueueFamilies {
 
 impl QueueSeries {
     /// Takes over what has happened between two states of a router.
-    pub(super) fn take(&self, before: &Stats, now: &Stats, size: QueueSize) {
+    pub(super) fn take(&mut self, before: &Stats, now: &Stats, size: QueueSize) {
         let whole = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         self.requests.set(whole(size.requests as u64));
         self.isl_tokens.set(whole(size.isl_tokens));

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use prometheus::{IntCounter, IntGauge};
+use prometheus::IntCounter;
 use roost_cluster::{AnnouncerStats, ClusterStats};
 use roost_kv::{IndexStats, WorkerRank};
 use roost_router::{QueueSize, RebindReason, Snapshot, Stats};
 use roost_wire::ClientStats;
 
 use super::queue::QueueSeries;
+use super::share::Share;
 use super::{WorkerType, families::Families, labels};
 
 /// Everything that is counted elsewhere, at one moment.
@@ -31,6 +32,8 @@ pub struct Sample<'a> {
 pub struct PoolSample<'a> {
     /// Model, by its card.
     pub model: &'a str,
+    /// Tells versions of the model apart that serve at the same time; their counts go into the same series.
+    pub version: &'a str,
     /// Leg.
     pub worker_type: WorkerType,
     /// Its router.
@@ -43,7 +46,7 @@ pub struct PoolSample<'a> {
 /// added to ours.
 #[derive(Debug, Default)]
 pub(super) struct Sampled {
-    pools: HashMap<(Box<str>, WorkerType), PoolSeries>,
+    pools: HashMap<(Box<str>, Box<str>, WorkerType), PoolSeries>,
     client: ClientStats,
     cluster: ClusterStats,
     announced: AnnouncerStats,
@@ -60,9 +63,9 @@ struct PoolSeries {
     ended: [IntCounter; 3],
     told: [IntCounter; 3],
     untold: IntCounter,
-    table_bytes: IntGauge,
-    waiting_bindings: IntGauge,
-    remote_requests: IntGauge,
+    table_bytes: Share,
+    waiting_bindings: Share,
+    remote_requests: Share,
     rebinds: [IntCounter; RebindReason::ALL.len()],
     saved: IntCounter,
     lost: IntCounter,
@@ -72,9 +75,9 @@ struct PoolSeries {
     best: IntCounter,
     selected: IntCounter,
     non_max: IntCounter,
-    index_blocks: IntGauge,
-    index_residencies: IntGauge,
-    index_bytes: IntGauge,
+    index_blocks: Share,
+    index_residencies: Share,
+    index_bytes: Share,
     index_skipped: IntCounter,
 }
 
@@ -93,17 +96,19 @@ impl Sampled {
                 gauges.quarantined.set(i64::from(rank.quarantined));
                 gauges.draining.set(i64::from(rank.draining));
             }
-            let key = (Box::from(pool.model), pool.worker_type);
+            let key = (Box::from(pool.model), Box::from(pool.version), pool.worker_type);
             self.pools.entry(key).or_insert_with(|| PoolSeries::new(families, pool)).take(pool);
         }
         families.workers.retain(|key| present.contains(key));
-        for ((model, worker_type), series) in &mut self.pools {
-            let is_there =
-                sample.pools.iter().any(|pool| pool.model == &**model && pool.worker_type == *worker_type);
+        self.pools.retain(|(model, version, worker_type), series| {
+            let is_there = sample.pools.iter().any(|pool| {
+                (pool.model, pool.version, pool.worker_type) == (&**model, &**version, *worker_type)
+            });
             if !is_there {
                 series.gone();
             }
-        }
+            is_there
+        });
         self.take_client(families, &sample.client);
         self.take_cluster(families, &sample.cluster);
         self.take_announced(families, sample.announced);
@@ -194,9 +199,9 @@ impl PoolSeries {
             ended: ["expired", "evicted", "closed"].map(|reason| f.ended.with_label_values(&with(reason))),
             told: ["imported", "confirmed", "ignored"].map(|result| f.told.with_label_values(&with(result))),
             untold: f.untold.with_label_values(pool_labels),
-            table_bytes: f.table_bytes.with_label_values(pool_labels),
-            waiting_bindings: f.waiting_bindings.with_label_values(pool_labels),
-            remote_requests: f.remote_requests.with_label_values(pool_labels),
+            table_bytes: Share::of(f.table_bytes.with_label_values(pool_labels)),
+            waiting_bindings: Share::of(f.waiting_bindings.with_label_values(pool_labels)),
+            remote_requests: Share::of(f.remote_requests.with_label_values(pool_labels)),
             rebinds: RebindReason::ALL
                 .map(|reason| f.rebinds.with_label_values(&with(labels::rebind_reason(reason)))),
             saved: f.saved.with_label_values(pool_labels),
@@ -207,9 +212,9 @@ impl PoolSeries {
             best: families.router.best(model, phase),
             selected: families.router.selected(model, phase),
             non_max: families.router.non_max(worker_type),
-            index_blocks: f.index_blocks.with_label_values(pool_labels),
-            index_residencies: f.index_residencies.with_label_values(pool_labels),
-            index_bytes: f.index_bytes.with_label_values(pool_labels),
+            index_blocks: Share::of(f.index_blocks.with_label_values(pool_labels)),
+            index_residencies: Share::of(f.index_residencies.with_label_values(pool_labels)),
+            index_bytes: Share::of(f.index_bytes.with_label_values(pool_labels)),
             index_skipped: f.index_skipped.with_label_values(pool_labels),
         }
     }
@@ -263,14 +268,16 @@ impl PoolSeries {
     /// The pool is no more: its index is empty. Counters keep what they have.
     fn gone(&mut self) {
         self.queue.take(&Stats::default(), &Stats::default(), QueueSize::default());
-        self.stats = Stats::default();
-        self.skipped_events = 0;
-        self.table_bytes.set(0);
-        self.waiting_bindings.set(0);
-        self.remote_requests.set(0);
-        self.index_blocks.set(0);
-        self.index_residencies.set(0);
-        self.index_bytes.set(0);
+        for gauge in [
+            &mut self.table_bytes,
+            &mut self.waiting_bindings,
+            &mut self.remote_requests,
+            &mut self.index_blocks,
+            &mut self.index_residencies,
+            &mut self.index_bytes,
+        ] {
+            gauge.set(0);
+        }
     }
 }
 

@@ -392,6 +392,7 @@ fn pool(stats: Stats, ranks: &[WorkerRank]) -> PoolSample<'static> {
     });
     PoolSample {
         model: MODEL,
+        version: "1",
         worker_type: WorkerType::Decode,
         router: Snapshot { stats, ranks: ranks.collect(), ..Snapshot::default() },
         index: roost_kv::IndexStats { blocks: 9, bytes: 900, ..roost_kv::IndexStats::default() },
@@ -424,12 +425,24 @@ fn what_routers_count_is_taken_over_and_only_grows() {
     take(Stats { placed: 2, ..Stats::default() });
     bench.check(&format!("roost_router_placed_total{{{of_pool}}}"), 7.0);
     bench.check(&format!("roost_router_lost_tokens_total{{{of_pool}}}"), 300.0);
+    // Two versions of the model serve at the same time: the series are the sums.
+    let second =
+        |placed| PoolSample { version: "2", ..pool(Stats { placed, ..Stats::default() }, &[rank(2)]) };
+    for placed in [1, 4] {
+        let first = pool(Stats { placed: 2, ..Stats::default() }, &[rank(1)]);
+        bench.metrics.sample(&Sample { pools: vec![first, second(placed)], ..Sample::default() });
+        bench.check(&format!("roost_router_placed_total{{{of_pool}}}"), 7.0 + placed as f64);
+        bench.check(&format!("roost_index_blocks{{{of_pool}}}"), 18.0);
+    }
+    bench.metrics.sample(&Sample { pools: vec![second(4)], ..Sample::default() });
+    bench.check(&format!("roost_router_placed_total{{{of_pool}}}"), 11.0);
+    bench.check(&format!("roost_index_blocks{{{of_pool}}}"), 9.0);
     // And gone.
     bench.metrics.sample(&Sample::default());
-    bench.check(&format!("roost_router_placed_total{{{of_pool}}}"), 7.0);
+    bench.check(&format!("roost_router_placed_total{{{of_pool}}}"), 11.0);
     bench.check(&format!("roost_index_blocks{{{of_pool}}}"), 0.0);
     take(Stats { placed: 1, ..Stats::default() });
-    bench.check(&format!("roost_router_placed_total{{{of_pool}}}"), 8.0);
+    bench.check(&format!("roost_router_placed_total{{{of_pool}}}"), 12.0);
 }
 
 #[test]

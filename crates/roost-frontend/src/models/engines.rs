@@ -48,6 +48,11 @@ impl Engines {
         self.by_id.get(&id)
     }
 
+    /// Every engine's name.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = WorkerId> {
+        self.by_id.keys().copied()
+    }
+
     /// The engine behind an instance.
     pub(crate) fn of_instance(&self, instance: WorkerId) -> Option<WorkerId> {
         self.of_instance.get(&instance).copied()
