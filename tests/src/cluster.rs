@@ -39,6 +39,7 @@ pub struct Cluster {
     discovery: Arc<dyn Discovery>,
     options: Options,
     frontend: Option<RunningFrontend>,
+    response_address: Option<SocketAddr>,
     _files: TempDir,
 }
 
@@ -159,6 +160,7 @@ impl Options {
             discovery,
             options: self,
             frontend: None,
+            response_address: None,
             _files: files,
         };
         cluster.start_frontend().await?;
@@ -243,6 +245,7 @@ impl Cluster {
             None => Arc::clone(&self.discovery),
         });
         config.codec_for_journal = Some(codec);
+        config.listen.transport = options.client.transport.clone();
         config.journal = Arc::new(Journal::new(100_000));
         if !options.kv_events {
             config.events = None;
@@ -254,7 +257,9 @@ impl Cluster {
 
     /// Starts the frontend on a free port.
     pub async fn start_frontend(&mut self) -> Result<()> {
-        let responses = ResponseListener::bind(ListenerConfig::default())?;
+        let transport = self.options.client.transport.clone();
+        let responses = ResponseListener::bind(ListenerConfig { transport, ..ListenerConfig::default() })?;
+        self.response_address = Some(responses.address());
         let client = Arc::new(Client::new(self.options.client.clone(), responses));
         let stop_cluster = CancellationToken::new();
         let id = roost_cluster::events::random_publisher_id();
@@ -290,6 +295,11 @@ impl Cluster {
         let task = tokio::spawn(frontend.run(listener, shutdown.clone()));
         self.frontend = Some(RunningFrontend { shutdown, stop_cluster, task });
         Ok(())
+    }
+
+    /// Where workers call home to the frontend.
+    pub fn response_address(&self) -> SocketAddr {
+        self.response_address.expect("a frontend was started")
     }
 
     /// Ends the frontend; returns whether every answer could end.

@@ -7,10 +7,15 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
+/// Releases that are understood beside the reference release.
+const OLDER: &str = "1.5.1,1.4.2";
+
 /// Where the peers are installed.
 #[derive(Debug, Clone)]
 pub struct Peers {
     root: PathBuf,
+    /// Virtual environment below it; that of the reference release unless another is asked for.
+    venv: String,
     variables: Vec<(String, String)>,
 }
 
@@ -36,7 +41,30 @@ impl Peers {
                 return None;
             }
         }
-        Some(Peers { root, variables: Vec::new() })
+        Some(Peers { root, venv: "venv".to_owned(), variables: Vec::new() })
+    }
+
+    /// The installed ones of the older releases that are to be understood, `venv-1.5.1` and so on, or those that
+    /// `$ROOST_PEER_VERSIONS` names (comma-separated). Says which are missing.
+    #[expect(clippy::disallowed_methods, reason = "which peers a test uses is no option of the product")]
+    #[expect(clippy::print_stdout, reason = "a skipped test says why")]
+    pub fn older(&self) -> Vec<Self> {
+        let wanted = std::env::var("ROOST_PEER_VERSIONS").unwrap_or_else(|_| OLDER.to_owned());
+        let versions = wanted.split(',').map(str::trim).filter(|version| !version.is_empty());
+        let (there, missing): (Vec<Self>, Vec<Self>) = versions
+            .map(|version| Self { venv: format!("venv-{version}"), ..self.clone() })
+            .partition(|peers| peers.root.join(&peers.venv).join("bin/python").is_file());
+        for peers in missing {
+            println!("skipped: no {} under {} (see the README)", peers.venv, peers.root.display());
+        }
+        there
+    }
+
+    /// Peers with these variables in their environment, too.
+    #[must_use]
+    pub fn with_variables(mut self, variables: Vec<(String, String)>) -> Self {
+        self.variables.extend(variables);
+        self
     }
 
     /// Peers that find each other in an etcd at this address; the store given at their start only holds their logs.
@@ -82,6 +110,13 @@ impl Peers {
         )
     }
 
+    /// Starts the worker in plain Python that knows the wire and no Dynamo, with its faults on demand.
+    pub fn reference_worker(&self, store: &Path, arguments: &[&str]) -> Result<Peer> {
+        let model = self.model();
+        let model = [model.as_os_str().to_str().context("path")?];
+        self.start("dynamo_ref_worker.sh", store, &model, arguments, "reference", &[])
+    }
+
     /// Starts `dynamo.frontend` and returns where it will serve.
     pub fn frontend(&self, store: &Path, arguments: &[&str]) -> Result<(Peer, SocketAddr)> {
         // The port is free now; the peer binds it a second later.
@@ -105,7 +140,7 @@ impl Peers {
         let output = File::create(&log)?;
         let child = Command::new("bash")
             .arg(&script)
-            .arg(self.root.join("venv"))
+            .arg(self.root.join(&self.venv))
             .arg(store)
             .args(fixed)
             .args(arguments)

@@ -141,7 +141,11 @@ impl Failure {
 
     /// A call that gave no stream.
     pub(crate) fn call(error: &CallError) -> Self {
-        let (kind, public) = judge(error.reason(), error.public_message().as_deref());
+        let text = error.public_message();
+        let (kind, public) = judge(error.reason(), text.as_deref());
+        // A deployment that cannot work says so to whoever tries it.
+        let public =
+            public.or_else(|| text.filter(|_| matches!(error, CallError::ResponsePlane(_))).map(Into::into));
         let blames_worker = error.inhibits_worker();
         let lost_worker = matches!(error, CallError::Stream(error) if is_loss(error));
         let base = Self::new(kind, error.is_retryable(), blames_worker, error.to_string());

@@ -251,6 +251,9 @@ impl Client {
     }
 }
 
+/// How a worker says that it answers on another plane.
+const PLANE_MISMATCH: &str = "response plane mismatch";
+
 async fn read_prologue(mut line: Line) -> Result<Line, CallError> {
     let len = line.next_frame().await.map_err(CallError::before_prologue)?;
     let header = line.frame(len).header;
@@ -260,6 +263,9 @@ async fn read_prologue(mut line: Line) -> Result<Line, CallError> {
     line.consume(len);
     match prologue {
         Prologue { typed_error: Some(error), .. } => Err(CallError::Rejected(Box::new(error))),
+        Prologue { error: Some(text), .. } if text.contains(PLANE_MISMATCH) => {
+            Err(CallError::ResponsePlane(text))
+        }
         Prologue { error: Some(text), .. } => Err(CallError::Prologue(text)),
         Prologue { error: None, .. } => Ok(line),
     }

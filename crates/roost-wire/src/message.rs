@@ -20,7 +20,9 @@ pub use control::{
     ConnectionInfo, ControlMessage, ControlSignal, HandshakeMessage, Prologue, ResponseAddress,
 };
 pub use engine_output::{EngineOutput, StopReason, TopLogprob};
-pub use engine_request::{EngineRequest, PrefillResult, RouterTargets, TokenIdFormat, TraceLink};
+pub use engine_request::{
+    EncodedTokens, EngineRequest, PrefillResult, RouterTargets, TokenIdFormat, TraceLink, encode_token_ids,
+};
 pub use envelope::Envelope;
 pub use error::{DynamoError, ErrorClass, PublicDetails, Reason};
 pub use finish::FinishReason;

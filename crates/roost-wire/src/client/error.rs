@@ -48,6 +48,9 @@ pub enum CallError {
     /// The worker's handler failed without a typed error.
     #[error("worker refused the request: {0}")]
     Prologue(String),
+    /// The worker answers on another plane than the one that was asked for: QUIC.
+    #[error("worker answers on another response plane: {0}")]
+    ResponsePlane(String),
     /// The worker's handler refused the request.
     #[error("worker rejected the request: {0}")]
     Rejected(Box<DynamoError>),
@@ -84,7 +87,7 @@ impl CallError {
             Self::Disconnected => Reason::Disconnected,
             Self::AckTimeout | Self::CallHomeTimeout => Reason::ConnectionTimeout,
             Self::PrologueTimeout | Self::QueryTimeout => Reason::ResponseTimeout,
-            Self::Unavailable(_) | Self::Left => Reason::WorkerUnavailable,
+            Self::Unavailable(_) | Self::Left | Self::ResponsePlane(_) => Reason::WorkerUnavailable,
             Self::Prologue(_) => Reason::BackendUnavailable,
             Self::Rejected(error) => error.reason,
             Self::Stream(error) => error.reason(),
@@ -125,6 +128,10 @@ impl CallError {
                 "The request takes {len} bytes on the way to a worker; the limit is {max} bytes \
                  (DYN_TCP_MAX_MESSAGE_SIZE)."
             ))),
+            Self::ResponsePlane(_) => Some(Cow::Borrowed(
+                "The worker answers over the QUIC response plane, which is not offered here: start workers with \
+                 DYN_RESPONSE_PLANE=tcp.",
+            )),
             Self::Refused(text) if text.contains("too large") => Some(Cow::Borrowed(
                 "The request exceeds the largest message that the worker accepts (its DYN_TCP_MAX_MESSAGE_SIZE).",
             )),

@@ -1,6 +1,6 @@
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use serde::{Deserialize, Serialize, de::Error as _};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use super::DynamoError;
 use crate::Codec;
@@ -34,6 +34,7 @@ pub struct ConnectionInfo {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResponseAddress {
     /// Address of the frontend's response listener.
+    #[serde(deserialize_with = "address")]
     pub address: SocketAddr,
     /// Names the answer; random.
     pub subject: String,
@@ -88,6 +89,16 @@ impl ConnectionInfo {
         }
         serde_json::from_str(&self.info)
     }
+}
+
+/// Reads `IP:PORT`. Frontends up to 1.5 write an IPv6 address without brackets: the port is behind the last colon.
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+    text.parse().or_else(|error| {
+        let (ip, port) = text.rsplit_once(':').ok_or_else(|| D::Error::custom(&error))?;
+        let ip: IpAddr = ip.parse().map_err(|_| D::Error::custom(&error))?;
+        Ok(SocketAddr::new(ip, port.parse().map_err(|_| D::Error::custom(&error))?))
+    })
 }
 
 /// First frame of a call-home connection.

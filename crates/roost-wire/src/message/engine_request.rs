@@ -87,19 +87,54 @@ pub enum TokenIdFormat {
     Bytes,
 }
 
+/// The tokens of a prompt as they are written in MessagePack.
+///
+/// Encoding 100,000 of them takes a fifth of a millisecond: whoever has a thread for such work does it there, once
+/// for all attempts, and the network runtime only copies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedTokens(Bytes);
+
+/// Encodes the tokens of a prompt for [`EngineRequest::encode_with`].
+#[must_use]
+pub fn encode_token_ids(ids: &[u32], format: TokenIdFormat) -> EncodedTokens {
+    let mut out = Vec::new();
+    put_tokens(&mut out, ids, format);
+    EncodedTokens(out.into())
+}
+
+fn put_tokens(out: &mut Vec<u8>, ids: &[u32], format: TokenIdFormat) {
+    match format {
+        TokenIdFormat::Array => msgpack::put_u32_array(out, ids),
+        TokenIdFormat::Bytes => msgpack::put_u32_bytes(out, ids),
+    }
+}
+
 impl EngineRequest {
+    /// Encodes the request with tokens that are encoded already, in place of its own; in JSON, which has another form
+    /// for them, its own are encoded after all.
+    ///
+    /// # Errors
+    /// A value has no representation in the codec.
+    pub fn encode_with(&self, codec: Codec, tokens: &EncodedTokens) -> Result<Bytes, CodecError> {
+        self.encode_as(codec, tokens.0.len(), Tokens::Encoded(&tokens.0))
+    }
+
     /// Encodes the request.
     ///
     /// # Errors
     /// A value has no representation in the codec.
     pub fn encode(&self, codec: Codec, format: TokenIdFormat) -> Result<Bytes, CodecError> {
+        self.encode_as(codec, self.token_ids.len() * 5, Tokens::Plain(format))
+    }
+
+    fn encode_as(&self, codec: Codec, tokens_len: usize, tokens: Tokens<'_>) -> Result<Bytes, CodecError> {
         if codec == Codec::Json {
             return codec.encode(self);
         }
         let Ok(fields) = self.write_fields(FieldCount(0));
-        let mut out = Vec::with_capacity(1024 + self.token_ids.len() * 5);
+        let mut out = Vec::with_capacity(1024 + tokens_len);
         msgpack::put_map_len(&mut out, fields.0);
-        Ok(self.write_fields(MsgpackFields { out, format })?.out.into())
+        Ok(self.write_fields(MsgpackFields { out, tokens })?.out.into())
     }
 
     /// Decodes a request.
@@ -262,12 +297,18 @@ impl Fields for FieldCount {
 }
 
 /// Writes MessagePack, the tokens without a serde call each.
-struct MsgpackFields {
+struct MsgpackFields<'a> {
     out: Vec<u8>,
-    format: TokenIdFormat,
+    tokens: Tokens<'a>,
 }
 
-impl Fields for MsgpackFields {
+/// Where the tokens come from.
+enum Tokens<'a> {
+    Plain(TokenIdFormat),
+    Encoded(&'a [u8]),
+}
+
+impl Fields for MsgpackFields<'_> {
     type Error = CodecError;
 
     fn value<T: Serialize>(&mut self, key: &'static str, value: &T) -> Result<(), CodecError> {
@@ -277,9 +318,9 @@ impl Fields for MsgpackFields {
 
     fn token_ids(&mut self, key: &'static str, ids: &[u32]) -> Result<(), CodecError> {
         msgpack::put_key(&mut self.out, key);
-        match self.format {
-            TokenIdFormat::Array => msgpack::put_u32_array(&mut self.out, ids),
-            TokenIdFormat::Bytes => msgpack::put_u32_bytes(&mut self.out, ids),
+        match self.tokens {
+            Tokens::Plain(format) => put_tokens(&mut self.out, ids, format),
+            Tokens::Encoded(bytes) => self.out.extend_from_slice(bytes),
         }
         Ok(())
     }

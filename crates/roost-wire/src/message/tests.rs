@@ -55,6 +55,8 @@ fn captured_requests_decode_and_encode_to_the_same_bytes() {
         assert_eq!(printed(&request, as_bytes), fixture.json["body"], "{}", fixture.name);
         let format = if as_bytes { TokenIdFormat::Bytes } else { TokenIdFormat::Array };
         assert_eq!(request.encode(codec, format).unwrap(), body, "{}", fixture.name);
+        let tokens = encode_token_ids(&request.token_ids, format);
+        assert_eq!(request.encode_with(codec, &tokens).unwrap(), body, "{}", fixture.name);
         requests += 1;
     }
     assert_eq!(requests, 17);
@@ -76,6 +78,22 @@ fn control_messages_encode_to_the_same_bytes() {
         assert_eq!(serde_json::to_value(&home).unwrap(), fixture.json["connection_info.info"]);
         let ours = ControlMessage::new(&message.id, message.codec(), home.address, &home.subject);
         assert_eq!(serde_json::to_vec(&ours).unwrap(), control, "{}", fixture.name);
+    }
+}
+
+#[test]
+fn addresses_of_older_frontends_are_understood() {
+    let address = |text: &str| {
+        let info = json!({"address": text, "subject": "s", "context": "c", "stream_type": "response"});
+        let info = ConnectionInfo { transport: ConnectionInfo::TCP.to_owned(), info: info.to_string() };
+        info.tcp().map(|home| home.address.to_string()).ok()
+    };
+    assert_eq!(address("10.0.0.1:80").as_deref(), Some("10.0.0.1:80"));
+    assert_eq!(address("[::1]:41234").as_deref(), Some("[::1]:41234"));
+    // A 1.5.1 frontend on the interface `lo`.
+    assert_eq!(address("::1:41234").as_deref(), Some("[::1]:41234"));
+    for wrong in ["", "::1", "host:80", "10.0.0.1", "10.0.0.1:80:90", "::1:port"] {
+        assert_eq!(address(wrong), None, "{wrong}");
     }
 }
 

@@ -1,0 +1,7 @@
+#![no_main]
+
+#[path = "../targets.rs"]
+#[expect(dead_code, reason = "one of several targets")]
+mod targets;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::envelope(data));
