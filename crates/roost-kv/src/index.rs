@@ -102,6 +102,7 @@ impl Index {
                 let mut applied = Applied::default();
                 if let Some(lane) = writer.known_lane(event.rank, event.tier) {
                     for step in blocks.chunks(STEP_BLOCKS as usize) {
+                        writer.approach_remove(&self.view.read(), lane, step);
                         let view = &mut self.view.write();
                         step.iter().for_each(|&hash| writer.remove(view, lane, hash, &mut applied));
                     }
@@ -156,9 +157,11 @@ impl Index {
         let mut applied = Applied::default();
         let mut steps = blocks.chunks(STEP_BLOCKS as usize);
         for step in &mut steps {
+            // The only writer reads without holding up lookups.
+            writer.approach_store(&self.view.read(), lane, parent, step);
             let view = &mut self.view.write();
             for (index, block) in step.iter().enumerate() {
-                match writer.store(view, lane, parent, *block, &mut applied) {
+                match writer.store(view, lane, parent, (index, *block), &mut applied) {
                     Some(node) => parent = Some(node),
                     None => {
                         let left = step.len() - index + steps.map(<[_]>::len).sum::<usize>();

@@ -11,23 +11,39 @@ use crate::{SequenceHash, Tier, WorkerRank};
 pub(super) struct View {
     /// Nodes by sequence hash.
     pub(super) table: HashTable<u32>,
-    /// Sequence hash per node.
-    pub(super) sequence: Slab<SequenceHash>,
-    /// Owners that hold the block and all before it, per node.
-    pub(super) credited: Slab<SetId>,
+    pub(super) nodes: Slab<Node>,
     pub(super) sets: Sets,
     /// Owner per lane; `None` while its blocks are being dropped.
     pub(super) owners: Vec<Option<(WorkerRank, Tier)>>,
 }
 
+/// No node.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// One block and its place in the tree. Half a cache line, never across two: what a lookup or a change needs
+/// of a block costs one access to memory.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
+pub(super) struct Node {
+    pub(super) sequence: SequenceHash,
+    /// Owners that hold the block and all before it.
+    pub(super) credited: SetId,
+    /// Owners that hold the block.
+    pub(super) held: SetId,
+    pub(super) parent: u32,
+    pub(super) first_child: u32,
+    pub(super) next: u32,
+    pub(super) previous: u32,
+}
+
 impl View {
     pub(super) fn node(&self, hash: SequenceHash) -> Option<u32> {
-        self.table.find(mix(hash.0), |&node| self.sequence.get(node) == hash).copied()
+        self.table.find(mix(hash.0), |&node| self.nodes.get(node).sequence == hash).copied()
     }
 
     /// Returns the owners credited with a block; none if the block is unknown.
     pub(super) fn credited(&self, hash: SequenceHash) -> SetId {
-        self.node(hash).map_or(EMPTY, |node| self.credited.get(node))
+        self.node(hash).map_or(EMPTY, |node| self.nodes.get(node).credited)
     }
 }
 

@@ -4,15 +4,12 @@ use std::collections::BTreeMap;
 
 use hashbrown::{HashMap, HashTable, hash_table};
 
-use super::sets::{EMPTY, SetId};
-use super::slab::Slab;
-use super::view::{View, mix};
+use super::sets::EMPTY;
+use super::view::{NONE, Node, View, mix};
 use super::{Applied, IndexStats};
 use crate::hash::next_sequence_hash;
-use crate::{EngineHash, StoredBlock, Tier, WorkerId, WorkerRank};
+use crate::{EngineHash, SequenceHash, StoredBlock, Tier, WorkerId, WorkerRank};
 
-/// No node, no lane.
-const NONE: u32 = u32::MAX;
 /// Coverage of a rank that misses a block: no tier.
 const UNCOVERED: usize = Tier::ALL.len();
 
@@ -27,7 +24,6 @@ pub(super) struct Lane {
 /// What only the writer needs: the shape of the tree and the engines' names.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
-    links: Slab<Link>,
     /// Nodes ever allocated; those not in use are in `free`.
     allocated: u32,
     free: Vec<u32>,
@@ -40,16 +36,9 @@ pub(super) struct Writer {
     unknown_removed_blocks: u64,
     /// Scratch space of the upkeep.
     pending: Vec<u32>,
-}
-
-/// A node's place in the tree and its holders.
-#[derive(Clone, Copy, Debug)]
-struct Link {
-    parent: u32,
-    first_child: u32,
-    next: u32,
-    previous: u32,
-    held: SetId,
+    /// Scratch space of the passes that bring memory near.
+    near: Vec<u32>,
+    hashes: Vec<SequenceHash>,
 }
 
 /// The blocks of one lane by the engine's names.
@@ -155,19 +144,55 @@ impl Writer {
         lanes.into_iter().find_map(|id| self.lanes[id as usize].get(hash))
     }
 
-    /// Adds one block after `parent`. Returns its node, or `None` if its hash is taken by another prefix.
+    /// Chains the hashes of a step of blocks and reads the places where they and their names are or will be.
+    ///
+    /// Changing a block waits for memory several times in a row. Here the waits of all blocks overlap.
+    pub(super) fn approach_store(
+        &mut self,
+        view: &View,
+        lane: Lane,
+        parent: Option<u32>,
+        step: &[StoredBlock],
+    ) {
+        let mut before = parent.map(|node| view.nodes.get(node).sequence);
+        self.hashes.clear();
+        for block in step {
+            let hash = next_sequence_hash(before, block.local);
+            self.hashes.push(hash);
+            before = Some(hash);
+        }
+        let known = self.hashes.iter().filter(|hash| view.node(**hash).is_some()).count();
+        let holdings = &self.lanes[lane.id as usize];
+        let named = step.iter().filter(|block| holdings.get(block.engine).is_some()).count();
+        std::hint::black_box((known, named));
+    }
+
+    /// Reads the places of blocks that are about to be removed, for the same reason.
+    pub(super) fn approach_remove(&mut self, view: &View, lane: Lane, step: &[EngineHash]) {
+        let holdings = &self.lanes[lane.id as usize];
+        self.near.clear();
+        self.near.extend(step.iter().filter_map(|&hash| holdings.get(hash)));
+        self.hashes.clear();
+        self.hashes.extend(self.near.iter().map(|&node| view.nodes.get(node).sequence));
+        let places = self.hashes.iter().zip(&self.near);
+        let found =
+            places.filter(|(hash, node)| view.table.find(mix(hash.0), |other| other == *node).is_some());
+        std::hint::black_box(found.count());
+    }
+
+    /// Adds a block of the step that was approached, by its position there, after `parent`. Returns its node, or `None` if its hash is taken by another prefix.
     pub(super) fn store(
         &mut self,
         view: &mut View,
         lane: Lane,
         parent: Option<u32>,
-        block: StoredBlock,
+        (position, block): (usize, StoredBlock),
         applied: &mut Applied,
     ) -> Option<u32> {
-        let hash = next_sequence_hash(parent.map(|node| view.sequence.get(node)), block.local);
+        let hash = self.hashes[position];
         let parent = parent.unwrap_or(NONE);
         let node = match view.node(hash) {
-            Some(node) if self.links.get(node).parent == parent => node,
+            Some(node) if view.nodes.get(node).parent == parent => node,
             Some(_) => return None,
             None => self.add_node(view, hash, parent),
         };
@@ -183,7 +208,7 @@ impl Writer {
         let holdings = &mut self.lanes[lane.id as usize];
         holdings.insert(block.engine, node);
         applied.stored += 1;
-        let held = self.links.get(node).held;
+        let held = view.nodes.get(node).held;
         if view.sets.contains(held, lane.id) {
             *holdings.aliases.entry(node).or_insert(0) += 1;
             return Some(node);
@@ -191,7 +216,7 @@ impl Writer {
         if held == EMPTY {
             self.unheld -= 1;
         }
-        self.links.get_mut(node).held = view.sets.toggle(held, lane.id);
+        view.nodes.get_mut(node).held = view.sets.toggle(held, lane.id);
         self.update_credit(view, node, &lane.rank);
         Some(node)
     }
@@ -226,22 +251,22 @@ impl Writer {
         self.unknown_removed_blocks += u64::from(blocks);
     }
 
-    fn add_node(&mut self, view: &mut View, hash: crate::SequenceHash, parent: u32) -> u32 {
+    fn add_node(&mut self, view: &mut View, hash: SequenceHash, parent: u32) -> u32 {
         let node = self.free.pop().unwrap_or_else(|| {
             self.allocated += 1;
             self.allocated - 1
         });
         let mut next = NONE;
         if parent != NONE {
-            next = std::mem::replace(&mut self.links.get_mut(parent).first_child, node);
+            next = std::mem::replace(&mut view.nodes.get_mut(parent).first_child, node);
         }
         if next != NONE {
-            self.links.get_mut(next).previous = node;
+            view.nodes.get_mut(next).previous = node;
         }
-        self.links.put(node, Link { parent, first_child: NONE, next, previous: NONE, held: EMPTY });
-        view.sequence.put(node, hash);
-        view.credited.put(node, EMPTY);
-        view.table.insert_unique(mix(hash.0), node, |&node| mix(view.sequence.get(node).0));
+        let (sequence, previous) = (hash, NONE);
+        let (credited, held, first_child) = (EMPTY, EMPTY, NONE);
+        view.nodes.put(node, Node { sequence, credited, held, parent, first_child, next, previous });
+        view.table.insert_unique(mix(hash.0), node, |&node| mix(view.nodes.get(node).sequence.0));
         self.unheld += 1;
         node
     }
@@ -249,19 +274,19 @@ impl Writer {
     /// Frees a node that nobody holds and nothing follows, and the nodes before it that this leaves bare.
     fn collect(&mut self, view: &mut View, mut node: u32) {
         while node != NONE {
-            let link = self.links.get(node);
+            let link = view.nodes.get(node);
             if link.held != EMPTY || link.first_child != NONE {
                 return;
             }
             if link.next != NONE {
-                self.links.get_mut(link.next).previous = link.previous;
+                view.nodes.get_mut(link.next).previous = link.previous;
             }
             if link.previous != NONE {
-                self.links.get_mut(link.previous).next = link.next;
+                view.nodes.get_mut(link.previous).next = link.next;
             } else if link.parent != NONE {
-                self.links.get_mut(link.parent).first_child = link.next;
+                view.nodes.get_mut(link.parent).first_child = link.next;
             }
-            let hash = view.sequence.get(node);
+            let hash = view.nodes.get(node).sequence;
             if let Ok(entry) = view.table.find_entry(mix(hash.0), |&other| other == node) {
                 entry.remove();
             }
@@ -272,7 +297,7 @@ impl Writer {
     }
 
     fn unhold(&mut self, view: &mut View, node: u32, lane: u32) {
-        let link = self.links.get_mut(node);
+        let link = view.nodes.get_mut(node);
         link.held = view.sets.toggle(link.held, lane);
         if link.held == EMPTY {
             self.unheld += 1;
@@ -285,18 +310,16 @@ impl Writer {
 
     /// Gives back the memory of an empty tree.
     pub(super) fn shrink(&mut self, view: &mut View) {
-        self.links.clear();
         self.allocated = 0;
         self.free = Vec::new();
         self.lanes.iter_mut().for_each(|holdings| *holdings = Holdings::default());
         view.table = HashTable::new();
-        view.sequence.clear();
-        view.credited.clear();
+        view.nodes.clear();
     }
 
     pub(super) fn stats(&self, view: &View) -> IndexStats {
         let names: usize = self.lanes.iter().map(|holdings| holdings.names.capacity() * 13).sum();
-        let nodes = self.links.bytes() + view.sequence.bytes() + view.credited.bytes();
+        let nodes = view.nodes.bytes();
         let tables = view.table.capacity() * 5 + self.free.capacity() * 4 + names;
         IndexStats {
             blocks: view.table.len(),
@@ -318,10 +341,21 @@ impl Writer {
     /// A tier is credited with a block it holds if the block before is covered by the same or a nearer
     /// tier of the rank.
     fn update_credit(&mut self, view: &mut View, node: u32, rank: &[u32; Tier::ALL.len()]) {
+        let first = view.nodes.get(node);
+        if first.first_child == NONE {
+            let before = if first.parent == NONE { 0 } else { coverage(view, first.parent, rank) };
+            for (tier, &lane) in rank.iter().enumerate() {
+                if lane != NONE {
+                    let credited = before <= tier && view.sets.contains(first.held, lane);
+                    self.set_credit(view, node, lane, credited);
+                }
+            }
+            return;
+        }
         let mut pending = std::mem::take(&mut self.pending);
         pending.push(node);
         while let Some(node) = pending.pop() {
-            let link = self.links.get(node);
+            let link = view.nodes.get(node);
             let before = match link.parent {
                 NONE => 0,
                 parent => coverage(view, parent, rank),
@@ -337,7 +371,7 @@ impl Writer {
                 let mut child = link.first_child;
                 while child != NONE {
                     pending.push(child);
-                    child = self.links.get(child).next;
+                    child = view.nodes.get(child).next;
                 }
             }
         }
@@ -345,17 +379,17 @@ impl Writer {
     }
 
     fn set_credit(&self, view: &mut View, node: u32, lane: u32, credited: bool) {
-        let set = view.credited.get(node);
+        let set = view.nodes.get(node).credited;
         if view.sets.contains(set, lane) != credited {
             let toggled = view.sets.toggle(set, lane);
-            *view.credited.get_mut(node) = toggled;
+            view.nodes.get_mut(node).credited = toggled;
         }
     }
 }
 
 /// Returns the nearest tier of a rank that is credited with a node.
 fn coverage(view: &View, node: u32, rank: &[u32; Tier::ALL.len()]) -> usize {
-    let set = view.credited.get(node);
+    let set = view.nodes.get(node).credited;
     let credited = |&lane: &u32| lane != NONE && view.sets.contains(set, lane);
     rank.iter().position(credited).unwrap_or(UNCOVERED)
 }
