@@ -21,8 +21,14 @@ fn main() {
     let block_size: u32 = arguments.next().map_or(64, |size| size.parse().expect("64 or 16"));
     let wanted = arguments.next();
     let workload = Workload::new(block_size, if block_size == 64 { 704 } else { 192 });
-    println!("block size {block_size}: {} residencies, {} events", workload.residencies, workload.store.len());
-    println!("| Index | ingest Mblk/s | resume us p50 (p99) | fork | new | cold | mixed k lookups/s, p50 (p99) | writer Mblk/s | remove Mblk/s | bytes/residency | workers, blocks matched |");
+    println!(
+        "block size {block_size}: {} residencies, {} events",
+        workload.residencies,
+        workload.store.len()
+    );
+    println!(
+        "| Index | ingest Mblk/s | resume us p50 (p99) | fork | new | cold | mixed k lookups/s, p50 (p99) | writer Mblk/s | remove Mblk/s | bytes/residency | workers, blocks matched |"
+    );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     let is_wanted = |name: &str| wanted.as_deref().is_none_or(|wanted| name.starts_with(wanted));
     if is_wanted("roost") {
@@ -82,7 +88,11 @@ fn row<S: Subject>(name: &str, workload: &Workload, make: impl FnOnce() -> S) {
     let remove = rate(blocks, started.elapsed());
     println!(
         "| {name} | {ingest:.1} | {} | {} | {} | {} | {lookups:.0}, {mixed} | {writer:.1} | {remove:.1} | {bytes:.0} | {} |",
-        timings[0], timings[1], timings[2], timings[3], matched.join(", ")
+        timings[0],
+        timings[1],
+        timings[2],
+        timings[3],
+        matched.join(", ")
     );
 }
 

@@ -34,10 +34,8 @@ impl Subject for Roost {
 
     fn store(&self, event: &Event) -> KvEvent {
         let blocks = event.local.iter().zip(&event.sequence);
-        let blocks = blocks.map(|(local, sequence)| StoredBlock {
-            engine: EngineHash(*sequence),
-            local: BlockHash(*local),
-        });
+        let blocks = blocks
+            .map(|(local, sequence)| StoredBlock { engine: EngineHash(*sequence), local: BlockHash(*local) });
         let data = KvEventData::Stored { parent: event.parent.map(EngineHash), blocks: blocks.collect() };
         let rank = WorkerRank::new(WorkerId(event.worker), 0);
         KvEvent { event_id: 1, rank, tier: Tier::Device, data }
@@ -105,7 +103,8 @@ impl Subject for Dynamo {
     }
 
     fn remove(&self, event: &Event) -> Self::Event {
-        let block_hashes = event.sequence.iter().map(|hash| dynamo::ExternalSequenceBlockHash(*hash)).collect();
+        let block_hashes =
+            event.sequence.iter().map(|hash| dynamo::ExternalSequenceBlockHash(*hash)).collect();
         self.event(event, dynamo::KvCacheEventData::Removed(dynamo::KvCacheRemoveData { block_hashes }))
     }
 
@@ -192,10 +191,15 @@ impl Subject for Chain {
 
     fn lookup(&self, prompt: &Self::Prompt) -> (usize, u64) {
         let (mut workers, mut blocks) = (0, 0);
-        self.index.score_into(prompt, |hash| hash.0, false, |_, score| {
-            workers += 1;
-            blocks += u64::from(score);
-        });
+        self.index.score_into(
+            prompt,
+            |hash| hash.0,
+            false,
+            |_, score| {
+                workers += 1;
+                blocks += u64::from(score);
+            },
+        );
         (workers, blocks)
     }
 }

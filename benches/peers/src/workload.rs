@@ -45,8 +45,7 @@ fn token(stream: u64, index: u64) -> u32 {
 
 /// `shared` tokens of one stream, then the other.
 fn prompt(first: u64, shared: u64, then: u64, block_size: u32) -> (Vec<u64>, Vec<u64>) {
-    let tokens: Vec<u32> =
-        (0..TOKENS).map(|i| token(if i < shared { first } else { then }, i)).collect();
+    let tokens: Vec<u32> = (0..TOKENS).map(|i| token(if i < shared { first } else { then }, i)).collect();
     hashes(&tokens, block_size)
 }
 

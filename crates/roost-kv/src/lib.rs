@@ -20,4 +20,4 @@ pub use blocks::Blocks;
 pub use event::{KvEvent, KvEventData, StoredBlock, Tier};
 pub use ids::{BlockHash, EngineHash, SequenceHash, TokenId, WorkerId, WorkerRank};
 pub use index::{Applied, Index, IndexStats};
-pub use overlap::{Overlap, OwnerOverlap};
+pub use overlap::{Ascending, Overlap, OwnerOverlap};

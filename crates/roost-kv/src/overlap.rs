@@ -75,6 +75,11 @@ impl Overlap {
         }
     }
 
+    /// Returns a reader for ranks that are asked in ascending order.
+    pub fn ascending(&self) -> Ascending<'_> {
+        Ascending { rest: &self.owners }
+    }
+
     /// Tells whether no rank holds any of the prompt.
     pub fn is_empty(&self) -> bool {
         self.owners.is_empty()
@@ -91,8 +96,49 @@ impl Overlap {
     }
 }
 
+/// Reads an [`Overlap`] rank by rank, in ascending order; each step costs what it passes.
+#[derive(Clone, Debug)]
+pub struct Ascending<'a> {
+    rest: &'a [OwnerOverlap],
+}
+
+impl Ascending<'_> {
+    /// Returns what `rank` holds; zeros if it holds nothing. A rank before an earlier one gets zeros too.
+    pub fn get(&mut self, rank: WorkerRank) -> OwnerOverlap {
+        while let [first, rest @ ..] = self.rest
+            && first.rank <= rank
+        {
+            self.rest = rest;
+            if first.rank == rank {
+                return *first;
+            }
+        }
+        OwnerOverlap::device_only(rank, 0)
+    }
+}
+
 impl FromIterator<OwnerOverlap> for Overlap {
     fn from_iter<I: IntoIterator<Item = OwnerOverlap>>(owners: I) -> Self {
         Self::new(owners.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WorkerId;
+
+    #[test]
+    fn reading_in_order_finds_what_a_search_finds() {
+        let rank = |id, dp_rank| WorkerRank::new(WorkerId(id), dp_rank);
+        let held = [rank(1, 3), rank(2, 0), rank(2, 1), rank(7, 0)];
+        let overlap: Overlap =
+            (5..).zip(held).map(|(blocks, rank)| OwnerOverlap::device_only(rank, blocks)).collect();
+        let mut reader = overlap.ascending();
+        for id in 0..9 {
+            for dp_rank in 0..4 {
+                assert_eq!(reader.get(rank(id, dp_rank)), overlap.get(rank(id, dp_rank)));
+            }
+        }
     }
 }

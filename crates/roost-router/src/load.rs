@@ -122,9 +122,12 @@ impl Load {
     /// Returns the state of a rank.
     pub(crate) fn usage(&self, rank: RankSlot) -> Usage {
         let usage = &self.ranks[rank as usize];
-        let blocks = (usage.shared_blocks + usage.private_blocks) as f64 - usage.discount;
+        let blocks = usage.shared_blocks + usage.private_blocks;
         Usage {
-            active_blocks: blocks.round().max(0.0) as u64,
+            active_blocks: match usage.discount == 0.0 {
+                true => blocks,
+                false => (blocks as f64 - usage.discount).round().max(0.0) as u64,
+            },
             prefill_tokens: usage.prefill_tokens,
             requests: usage.requests,
         }

@@ -24,8 +24,9 @@ fn row(workers: u64, ranks: u32, each: u64) {
     for id in 1..=workers {
         core.worker_joined(now, Worker { id: WorkerId(id), ranks, ..Worker::default() });
     }
-    let all: Vec<WorkerRank> =
-        (1..=workers).flat_map(|id| (0..ranks).map(move |rank| WorkerRank::new(WorkerId(id), rank))).collect();
+    let all: Vec<WorkerRank> = (1..=workers)
+        .flat_map(|id| (0..ranks).map(move |rank| WorkerRank::new(WorkerId(id), rank)))
+        .collect();
     // 64 conversations over 16 shared beginnings of 128 blocks.
     let prompts: Vec<(Arc<[SequenceHash]>, Overlap)> = (0..64_u64)
         .map(|session| {
@@ -35,9 +36,9 @@ fn row(workers: u64, ranks: u32, each: u64) {
             };
             let sequence = (0..BLOCKS).map(|i| SequenceHash(block(i).wrapping_mul(0x9E37_79B9_7F4A_7C15)));
             let home = session as usize * 7 % all.len();
-            let overlap = (0..all.len()).step_by(3).map(|at| {
-                OwnerOverlap::device_only(all[at], if at == home { 1500 } else { 128 })
-            });
+            let overlap = (0..all.len())
+                .step_by(3)
+                .map(|at| OwnerOverlap::device_only(all[at], if at == home { 1500 } else { 128 }));
             (sequence.collect(), overlap.collect())
         })
         .collect();

@@ -150,13 +150,18 @@ impl Core {
         candidates: &mut Vec<Candidate>,
     ) -> Missed {
         let mut missed = Missed::default();
+        // Members and their ranks come in ascending order.
+        let mut overlaps = request.overlap.ascending();
         for member in self.fleet.members.values() {
             let fitness = member.fitness(now, request.exclude, &request.constraints);
             let preference = member.preference(&request.constraints);
             for (rank, slot) in member.ranks().filter(|(rank, _)| request.pin.admits(*rank)) {
                 match fitness {
                     Ok(_) if self.is_busy(now, member, slot) => missed.overloaded = true,
-                    Ok(_) => candidates.push(self.candidate(request, rank, slot, preference)),
+                    Ok(_) => {
+                        let overlap = overlaps.get(rank);
+                        candidates.push(self.candidate_with(request, overlap, slot, preference));
+                    }
                     Err(RebindReason::Overloaded) => missed.overloaded = true,
                     Err(RebindReason::WorkerFailed) if member.quarantine.may_probe_early() => {
                         let first = member.quarantine.until().map(|until| (until, rank));

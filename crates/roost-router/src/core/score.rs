@@ -20,6 +20,17 @@ impl Core {
         slot: RankSlot,
         preference: Option<f64>,
     ) -> Candidate {
+        self.candidate_with(request, request.overlap.get(rank), slot, preference)
+    }
+
+    /// The same where the rank's overlap is known.
+    pub(super) fn candidate_with(
+        &self,
+        request: &Request<'_>,
+        overlap: OwnerOverlap,
+        slot: RankSlot,
+        preference: Option<f64>,
+    ) -> Candidate {
         let usage = self.load.usage(slot);
         let blocks = u32::try_from(request.sequence.len()).unwrap_or(u32::MAX);
         let tracked = self.config.track_active_blocks;
@@ -28,8 +39,8 @@ impl Core {
             false => 0,
         };
         Candidate {
-            rank,
-            overlap: request.overlap.get(rank),
+            rank: overlap.rank,
+            overlap,
             load: RankLoad {
                 prefill_tokens: usage.prefill_tokens,
                 active_blocks: if tracked { usage.active_blocks } else { 0 },
@@ -126,7 +137,14 @@ impl Core {
     }
 
     pub(super) fn best_cached(&self, request: &Request<'_>, candidates: &[Candidate]) -> u32 {
-        candidates.iter().map(|candidate| self.cached_tokens(request, &candidate.overlap)).max().unwrap_or(0)
+        if self.config.cost.overlap_credit == 0.0 {
+            return 0;
+        }
+        let blocks = candidates
+            .iter()
+            .map(|candidate| cost::effective_blocks(&self.config.cost, &candidate.overlap))
+            .fold(0.0, f64::max);
+        cost::cached_tokens(blocks, request.block_size)
     }
 
     /// Returns the cached tokens given up because the term for promised load changed the choice.
