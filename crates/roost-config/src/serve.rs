@@ -57,6 +57,8 @@ pub struct HttpOptions {
     pub body_limit_bytes: u64,
     /// How long running streams may go on after SIGTERM.
     pub graceful_shutdown_timeout: Duration,
+    /// How long new requests are still served after SIGTERM.
+    pub shutdown_notice: Duration,
     /// A worker stream that is silent for this long is ended with an error. `None`: never.
     pub backend_stream_timeout: Option<Duration>,
     /// A comment line is sent after this much silence. `None`: never.

@@ -1,6 +1,7 @@
 //! Build, run, drain.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use roost_cluster::{ClusterHandle, Update};
 use roost_telemetry::Registry;
@@ -33,6 +34,9 @@ pub struct Parts {
     pub replicas: Option<Replicas>,
 }
 
+/// How long answers that are cut may take to tell their clients.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// One OpenAI-compatible frontend.
 #[derive(Debug)]
 pub struct Frontend {
@@ -52,8 +56,10 @@ impl Frontend {
         Ok(Frontend { shared, updates })
     }
 
-    /// Serves `listener` until `shutdown`; then stops accepting, refuses new requests and lets running answers end
-    /// within the configured drain. Returns whether they all did.
+    /// Serves `listener` until `shutdown`, then leaves in steps. At once it says that it is not ready, and every answer
+    /// closes its connection. After the configured notice it stops accepting and refuses new requests. Answers that
+    /// still run when the configured drain is over, counted from `shutdown`, are ended with an error. Returns whether
+    /// there were none.
     pub async fn run(self, listener: TcpListener, shutdown: CancellationToken) -> bool {
         let Frontend { shared, updates } = self;
         let stop_feed = CancellationToken::new();
@@ -78,14 +84,22 @@ impl Frontend {
             () = &mut serving => {}
             () = shutdown.cancelled() => {}
         }
+        let deadline = tokio::time::Instant::now() + drain;
+        shared.leave();
+        let notice = shared.config.http.notice.min(drain);
+        let _noticed = tokio::time::timeout(notice, &mut serving).await;
         shared.drain();
         stop_accepting.cancel();
-        let drained = tokio::time::timeout(drain, serving).await.is_ok();
+        let drained = tokio::time::timeout_at(deadline, &mut serving).await.is_ok();
         if !drained {
             tracing::warn!(
                 seconds = drain.as_secs_f64(),
-                "answers were still running at the end of the drain"
+                requests = shared.metrics.active_requests(),
+                "answers were still running at the end of the drain; they are cut"
             );
+            shared.cut.cancel();
+            // Time for the last words.
+            let _told = tokio::time::timeout(LAST_WORDS, serving).await;
         }
         stop_feed.cancel();
         // It ends at once; if it has panicked, its side of the channel is gone as well.

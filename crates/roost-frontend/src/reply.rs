@@ -11,6 +11,10 @@ use http::{HeaderValue, StatusCode, header};
 use http_body::{Frame, SizeHint};
 use roost_openai::{ApiError, ErrorShape};
 
+/// Seconds after which a client may try again what was refused for the moment. Marks of overload last one second, and
+/// so does the notice of a frontend that goes down.
+const RETRY_AFTER: &str = "1";
+
 /// A JSON answer.
 pub(crate) fn json(status: StatusCode, body: BytesMut) -> Response {
     let mut response = Response::new(Body::from(body.freeze()));
@@ -23,7 +27,12 @@ pub(crate) fn json(status: StatusCode, body: BytesMut) -> Response {
 pub(crate) fn error(error: &ApiError, shape: ErrorShape) -> Response {
     let mut body = BytesMut::with_capacity(256);
     error.write_body(&mut body, shape);
-    json(StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), body)
+    let status = StatusCode::from_u16(error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = json(status, body);
+    if matches!(error.status(), 429 | 503 | 529) {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
+    }
+    response
 }
 
 /// `created` of an answer: Unix seconds.

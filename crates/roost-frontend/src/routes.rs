@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
+use axum::middleware::map_response_with_state;
 use axum::response::Response;
 use axum::routing::{get, post};
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use roost_openai::{ApiError, Flavor};
 
 use crate::shared::Shared;
@@ -39,6 +40,7 @@ pub(crate) fn build(shared: Arc<Shared>) -> Router {
         .route("/metrics", get(async |State(app): App| status::metrics(&app)))
         .merge(admin)
         .fallback(not_found)
+        .layer(map_response_with_state(Arc::clone(&shared), close_when_leaving))
         .with_state(shared)
 }
 
@@ -58,6 +60,15 @@ async fn set_thresholds(State(app): App, request: Request) -> Response {
         Ok(body) => status::set_thresholds(&app, &body),
         Err(error) => reply::error(&error, app.config.http.error_shape),
     }
+}
+
+/// Ends kept-alive connections of a frontend that goes down with their next answer, so that no request is sent into a
+/// connection that closes. HTTP/2 has no such header, and hyper leaves it out there.
+async fn close_when_leaving(State(app): App, mut response: Response) -> Response {
+    if app.is_leaving() {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 async fn not_found(State(app): App, method: Method, uri: Uri) -> Response {

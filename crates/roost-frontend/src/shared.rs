@@ -31,6 +31,7 @@ pub(crate) struct Shared {
     /// Cancelled at the end of the drain: what still runs is ended with an error.
     pub(crate) cut: CancellationToken,
     pub(crate) replicas: Option<Replicas>,
+    leaving: AtomicBool,
     draining: AtomicBool,
     /// A model could be served at least once: from then on the process is healthy whatever workers do.
     was_ready: AtomicBool,
@@ -59,6 +60,7 @@ impl Shared {
             cluster,
             config,
             cut: CancellationToken::new(),
+            leaving: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             was_ready: AtomicBool::new(false),
         })
@@ -75,6 +77,16 @@ impl Shared {
         self.was_ready.load(Ordering::Acquire)
     }
 
+    /// Says to balancers that others should be asked; what comes is still served.
+    pub(crate) fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Acquire)
+    }
+
+    /// Refuses new requests.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Release);
     }

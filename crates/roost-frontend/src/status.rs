@@ -119,7 +119,7 @@ pub(crate) fn health(shared: &Shared) -> Response {
         .collect();
     endpoints.sort_unstable();
     endpoints.dedup();
-    let (status, word, stage) = if shared.is_draining() {
+    let (status, word, stage) = if shared.is_leaving() {
         (StatusCode::SERVICE_UNAVAILABLE, "not_ready", Some("draining"))
     } else if shared.was_ready() {
         (StatusCode::OK, "healthy", None)

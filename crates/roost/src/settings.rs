@@ -40,6 +40,7 @@ pub(crate) fn frontend(o: &options::Serve) -> frontend::Config {
                 options::ReasoningField::Reasoning => "reasoning",
             },
             drain: o.http.graceful_shutdown_timeout,
+            notice: o.http.shutdown_notice,
             ..frontend::Http::default()
         },
         prepare: frontend::Prepare {

@@ -174,6 +174,7 @@ fn http(values: &Values) -> HttpOptions {
         listen_backlog: values.u32("http-listen-backlog"),
         body_limit_bytes: values.integer("http-body-limit-mb"),
         graceful_shutdown_timeout: values.duration("http-graceful-shutdown-timeout-secs"),
+        shutdown_notice: values.duration("http-shutdown-notice-secs"),
         backend_stream_timeout: values.duration_or_off("http-backend-stream-timeout-secs"),
         keep_alive_interval: values.duration_or_off("http-sse-keep-alive-interval-ms"),
         overload_status: values.port("http-overload-status-code"),

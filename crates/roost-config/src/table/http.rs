@@ -23,10 +23,17 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     option(
         "http-graceful-shutdown-timeout-secs",
         seconds(0.0, 86_400.0),
-        "How long running streams may go on after SIGTERM.",
+        "How long running streams may go on after SIGTERM; then they are ended with an error.",
     )
     .env(&["DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS"])
     .default("5"),
+    option(
+        "http-shutdown-notice-secs",
+        seconds(0.0, 3600.0),
+        "How long after SIGTERM new requests are still served while /health says 503, for balancers to notice.",
+    )
+    .default("1")
+    .dynamo_default("0, new requests get 503"),
     option(
         "http-backend-stream-timeout-secs",
         seconds(0.0, 86_400.0),
