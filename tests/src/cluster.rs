@@ -239,11 +239,13 @@ impl Cluster {
             ..MockConfig::new(model, files)
         };
         change(&mut engine);
+        let exit = engine.exit.clone();
         let mut config = WorkerConfig::new(match &options.etcd {
             // In etcd a worker's id is that of its lease: every worker takes part on its own.
             Some(etcd) => EtcdDiscovery::open(etcd.clone())?,
             None => Arc::clone(&self.discovery),
         });
+        config.crash = exit;
         config.codec_for_journal = Some(codec);
         config.listen.transport = options.client.transport.clone();
         config.journal = Arc::new(Journal::new(100_000));
@@ -255,7 +257,7 @@ impl Cluster {
         Ok(self.workers.last().expect("pushed above"))
     }
 
-    /// Starts the frontend on a free port.
+    /// Starts the frontend, again where it was if it has run before.
     pub async fn start_frontend(&mut self) -> Result<()> {
         let transport = self.options.client.transport.clone();
         let responses = ResponseListener::bind(ListenerConfig { transport, ..ListenerConfig::default() })?;
@@ -289,7 +291,8 @@ impl Cluster {
             self.options.config.clone(),
             Parts { client, cluster, updates, registry, metrics, replicas },
         )?;
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        // A free port the first time; one that is started again keeps its address.
+        let listener = TcpListener::bind(self.address).await?;
         self.address = listener.local_addr()?;
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(frontend.run(listener, shutdown.clone()));
@@ -300,6 +303,13 @@ impl Cluster {
     /// Where workers call home to the frontend.
     pub fn response_address(&self) -> SocketAddr {
         self.response_address.expect("a frontend was started")
+    }
+
+    /// Asks the frontend to end, as SIGTERM does, and does not wait.
+    pub fn signal_frontend(&self) {
+        if let Some(frontend) = &self.frontend {
+            frontend.shutdown.cancel();
+        }
     }
 
     /// Ends the frontend; returns whether every answer could end.

@@ -4,10 +4,12 @@ pub mod cluster;
 pub mod etcd;
 pub mod gate;
 pub mod http;
+mod nginx;
 pub mod peers;
 
 pub use cluster::{Cluster, MODEL, Options, copy_folder, fixture, worker_of};
 pub use etcd::Etcd;
 pub use gate::Gate;
 pub use http::{Events, Reply, Request};
+pub use nginx::Nginx;
 pub use peers::{Peer, Peers};

@@ -8,7 +8,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -17,43 +17,71 @@ use crate::config::Http;
 /// Pause after an accept that failed for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Accepts connections until `stop`, then lets running requests end; returns when the last connection has.
-pub(crate) async fn serve(listener: TcpListener, routes: Router, http: &Http, stop: CancellationToken) {
+/// When to leave, in this order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Leaving {
+    /// Take no further connections; what comes on open ones is still served.
+    pub(crate) close: CancellationToken,
+    /// Let running requests end, and close the connections that have none.
+    pub(crate) stop: CancellationToken,
+}
+
+/// Accepts connections until told to leave; returns when the last connection has ended.
+pub(crate) async fn serve(listener: TcpListener, routes: Router, http: &Http, leaving: Leaving) {
+    let Leaving { close, stop } = leaving;
     let connections = TaskTracker::new();
     let slots = Arc::new(Semaphore::new(http.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(http.idle);
     builder.http2().timer(TokioTimer::new());
     let builder = Arc::new(builder);
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = stop.cancelled() => break,
-            accepted = accept(&listener, &slots) => accepted,
-        };
-        let (stream, slot) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "accept failed");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
+    let spawn = |stream: TcpStream, slot: OwnedSemaphorePermit| {
         let (builder, routes, stop) = (Arc::clone(&builder), routes.clone(), stop.clone());
         connections.spawn(async move {
             connection(&builder, stream, routes, stop).await;
             drop(slot);
         });
+    };
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = close.cancelled() => break,
+            accepted = accept(&listener, &slots) => accepted,
+        };
+        match accepted {
+            Ok((stream, slot)) => spawn(stream, slot),
+            Err(error) => {
+                tracing::warn!(%error, "accept failed");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
     }
-    drop(listener);
+    for (stream, slot) in backlog(listener, &slots) {
+        spawn(stream, slot);
+    }
     connections.close();
     connections.wait().await;
+}
+
+/// Closes a listener without resetting the connections that the system has accepted for it already.
+fn backlog(listener: TcpListener, slots: &Arc<Semaphore>) -> Vec<(TcpStream, OwnedSemaphorePermit)> {
+    let mut waiting = Vec::new();
+    let Ok(listener) = listener.into_std() else { return waiting };
+    while let Ok(slot) = Arc::clone(slots).try_acquire_owned()
+        && let Ok((stream, _)) = listener.accept()
+    {
+        let ready = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
+        if let Ok(stream) = ready.and_then(|()| TcpStream::from_std(stream)) {
+            waiting.push((stream, slot));
+        }
+    }
+    waiting
 }
 
 async fn accept(
     listener: &TcpListener,
     slots: &Arc<Semaphore>,
-) -> std::io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
     let slot = Arc::clone(slots).acquire_owned().await.expect("the semaphore is never closed");
     let (stream, _) = listener.accept().await?;
     // A stream of small events must not wait for the client's delayed acknowledgements.

@@ -20,7 +20,7 @@ pub(crate) struct Failure {
     /// The worker had taken the request and was lost with it.
     pub(crate) lost_worker: bool,
     /// It is the prefill leg that failed.
-    pub(crate) in_prefill: bool,
+    in_prefill: bool,
     /// Text that may be shown, from whoever may speak to clients.
     public: Option<String>,
     /// Text for the log only.
@@ -156,8 +156,17 @@ impl Failure {
     pub(crate) fn stream(error: &StreamError) -> Self {
         let (kind, public) = judge(error.reason(), error.public_message());
         // An error that the worker spells out itself says nothing about its reachability.
-        let blames_worker = error.fault() == Fault::Transport && !matches!(error, StreamError::Worker(_));
-        let base = Self::new(kind, error.is_retryable(), blames_worker, error.to_string());
+        let unreachable = error.fault() == Fault::Transport && !matches!(error, StreamError::Worker(_));
+        // One that cannot speak is as good as one that does not.
+        let garbled = matches!(
+            error,
+            StreamError::AfterEnd
+                | StreamError::Undecodable(_)
+                | StreamError::Protocol(_)
+                | StreamError::Frame(_)
+        );
+        let retryable = error.is_retryable() || garbled;
+        let base = Self::new(kind, retryable, unreachable || garbled, error.to_string());
         Failure { public, lost_worker: is_loss(error), ..base }
     }
 

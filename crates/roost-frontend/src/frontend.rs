@@ -57,8 +57,8 @@ impl Frontend {
     }
 
     /// Serves `listener` until `shutdown`, then leaves in steps. At once it says that it is not ready, and every answer
-    /// closes its connection. After the configured notice it stops accepting and refuses new requests. Answers that
-    /// still run when the configured drain is over, counted from `shutdown`, are ended with an error. Returns whether
+    /// closes its connection. After the configured notice it takes no more connections, after another it refuses new
+    /// requests and closes idle connections. Answers that still run when the configured drain is over, counted from `shutdown`, are ended with an error. Returns whether
     /// there were none.
     pub async fn run(self, listener: TcpListener, shutdown: CancellationToken) -> bool {
         let Frontend { shared, updates } = self;
@@ -71,26 +71,27 @@ impl Frontend {
                 return false;
             }
         };
-        let stop_accepting = CancellationToken::new();
+        let leaving = accept::Leaving::default();
         let drain = shared.config.http.drain;
-        let serving = accept::serve(
-            listener,
-            routes::build(Arc::clone(&shared)),
-            &shared.config.http,
-            stop_accepting.clone(),
-        );
+        let serving =
+            accept::serve(listener, routes::build(Arc::clone(&shared)), &shared.config.http, leaving.clone());
         let mut serving = std::pin::pin!(serving);
         tokio::select! {
             () = &mut serving => {}
             () = shutdown.cancelled() => {}
         }
-        let deadline = tokio::time::Instant::now() + drain;
+        let mut began = tokio::time::Instant::now();
+        let deadline = began + drain;
         shared.leave();
-        let notice = shared.config.http.notice.min(drain);
-        let _noticed = tokio::time::timeout(notice, &mut serving).await;
+        let notice = shared.config.http.notice;
+        let mut ended = false;
+        for step in [&leaving.close, &leaving.stop] {
+            began += notice;
+            ended = ended || tokio::time::timeout_at(began.min(deadline), &mut serving).await.is_ok();
+            step.cancel();
+        }
         shared.drain();
-        stop_accepting.cancel();
-        let drained = tokio::time::timeout_at(deadline, &mut serving).await.is_ok();
+        let drained = ended || tokio::time::timeout_at(deadline, &mut serving).await.is_ok();
         if !drained {
             tracing::warn!(
                 seconds = drain.as_secs_f64(),

@@ -90,10 +90,12 @@ impl Running {
         Running { leg, prefill, first: Some(first), prefill_rank, cached_tokens, prefilled: false }
     }
 
-    /// The next output of either leg.
+    /// The next output. How the prefill leg ends matters no more: the decode worker has what it needs, or it would not
+    /// have begun.
     fn poll(
         &mut self,
         prepared: &Prepared,
+        tried: &mut Tried,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<EngineOutput, Failure>>> {
         if let Some(first) = self.first.take() {
@@ -101,25 +103,17 @@ impl Running {
         }
         if let Some((prefill, _)) = &mut self.prefill
             && let Poll::Ready(ended) = prefill.poll_end(cx)
+            && let Some((leg, pool)) = self.prefill.take()
         {
-            match (ended, self.prefill.take()) {
-                (Ok(()), Some((leg, pool))) => leg.done(&pool, prepared),
-                (Err(failure), leg) => {
-                    self.prefill = leg;
-                    return Poll::Ready(Some(Err(failure)));
+            match ended {
+                Ok(()) => leg.done(&pool, prepared),
+                Err(failure) => {
+                    let failure = leg.failed(failure, tried);
+                    tracing::warn!(request_id = %prepared.id, %failure, "ended badly after its work was done");
                 }
-                (Ok(()), None) => {}
             }
         }
         self.leg.poll_output(cx)
-    }
-
-    /// Both legs are over, one of them badly.
-    fn failed(self, failure: Failure, tried: &mut Tried) -> Failure {
-        match self.prefill {
-            Some((prefill, _)) if failure.in_prefill => prefill.failed(failure, tried),
-            _ => self.leg.failed(failure, tried),
-        }
     }
 }
 
@@ -195,7 +189,7 @@ impl Active {
             }
         }
         match &mut self.running {
-            Some(running) => running.poll(&self.prepared, cx),
+            Some(running) => running.poll(&self.prepared, &mut self.tried, cx),
             None => Poll::Ready(None),
         }
     }
@@ -222,7 +216,7 @@ impl Active {
     /// Ends what runs and, if the answer can go on elsewhere, starts looking for a worker. False: the failure stands.
     fn move_on(&mut self, failure: &Failure) -> bool {
         let Some(running) = self.running.take() else { return false };
-        let failure = running.failed(failure.clone(), &mut self.tried);
+        let failure = running.leg.failed(failure.clone(), &mut self.tried);
         let route = &self.shared.config.route;
         if self.finished || !failure.retryable || self.moves >= route.migration_limit {
             return false;
@@ -284,7 +278,7 @@ impl Active {
     /// The answer broke for a reason that [`Active::poll_next`] has not told.
     pub(crate) fn failed(mut self, failure: &Failure) {
         if let Some(running) = self.running.take() {
-            let _told = running.failed(failure.clone(), &mut self.tried);
+            let _told = running.leg.failed(failure.clone(), &mut self.tried);
         }
     }
 }

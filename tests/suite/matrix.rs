@@ -1,0 +1,237 @@
+//! Every way a worker can fail, at every moment of a request, on every leg: what the client gets and by when, and that
+//! nothing is left behind.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use roost_tests::{Cluster, MODEL, Options, worker_of};
+use roost_worker::{Fault, Role};
+use serde_json::{Value, json};
+
+/// Items of an answer: five tokens and the end.
+const ITEMS: u64 = 6;
+/// Limit of every wait for a worker in these tests.
+const LIMIT: Duration = Duration::from_millis(400);
+/// More than a loaded machine needs for what takes no time.
+const SLACK: Duration = Duration::from_secs(4);
+
+/// What befalls the worker.
+#[derive(Debug, Clone)]
+enum Fate {
+    /// It misbehaves with the next request.
+    Fault(Fault),
+    /// `kill -9` before the request: its records stay.
+    Killed,
+    /// `SIGTERM` before the request.
+    Terminated,
+    /// `SIGTERM` while it runs the request.
+    TerminatedMeanwhile,
+    /// It is slow, but within every limit.
+    Slow,
+}
+
+/// What the client gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// The whole answer, from whichever worker.
+    Whole,
+    /// An error with this status: as an event where the stream had begun.
+    Error(u16),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leg {
+    Aggregated,
+    Prefill,
+    Decode,
+}
+
+use Outcome::{Error, Whole};
+
+/// Fate, moment, outcome on a leg that answers, whether a limit has to pass.
+fn answering() -> Vec<(&'static str, Fate, Outcome, bool)> {
+    use Fault::{BadItemAfter, CloseAfter, CrashAfter, StallAfter};
+    let fault = Fate::Fault;
+    vec![
+        ("kill -9 before the acknowledgement", Fate::Killed, Whole, false),
+        ("kill -9 after the prologue", fault(CrashAfter(0)), Whole, false),
+        ("kill -9 in the middle", fault(CrashAfter(2)), Error(503), false),
+        ("kill -9 at the end", fault(CrashAfter(ITEMS)), Whole, false),
+        ("SIGSTOP before the acknowledgement", fault(Fault::NoAck), Whole, true),
+        ("SIGSTOP after the acknowledgement", fault(Fault::NoCallHome), Whole, true),
+        ("SIGSTOP before the prologue", fault(Fault::NoPrologue), Whole, true),
+        ("SIGSTOP after the prologue", fault(StallAfter(0)), Whole, true),
+        ("SIGSTOP in the middle", fault(StallAfter(2)), Error(504), true),
+        ("SIGSTOP at the end", fault(StallAfter(ITEMS)), Whole, true),
+        ("network cut after the prologue", fault(CloseAfter(0)), Whole, false),
+        ("network cut in the middle", fault(CloseAfter(2)), Error(503), false),
+        ("network cut at the end", fault(CloseAfter(ITEMS)), Whole, false),
+        ("garbage after the prologue", fault(BadItemAfter(0)), Whole, false),
+        ("garbage in the middle", fault(BadItemAfter(2)), Error(500), false),
+        ("garbage at the end", fault(BadItemAfter(ITEMS)), Whole, false),
+        ("overload", fault(Fault::Overloaded), Whole, false),
+        ("not served", fault(Fault::Unavailable("gone".into())), Whole, false),
+        ("SIGTERM before the request", Fate::Terminated, Whole, false),
+        ("SIGTERM in the middle", Fate::TerminatedMeanwhile, Whole, false),
+        ("slow", Fate::Slow, Whole, false),
+    ]
+}
+
+/// The same for the leg that only computes the prompt: it says two things, where the cache will be and that it is done.
+/// Once decode has begun, nothing that happens here matters.
+fn prefilling() -> Vec<(&'static str, Fate, Outcome, bool)> {
+    let outcome = |name: &str, usual: Outcome| match name {
+        name if name.ends_with("in the middle") => Whole,
+        _ => usual,
+    };
+    let fates = answering().into_iter().map(|(name, fate, usual, waits)| {
+        let fate = match fate {
+            Fate::Fault(Fault::CrashAfter(n)) => Fate::Fault(Fault::CrashAfter(n.min(2) / 2 + n / ITEMS)),
+            Fate::Fault(Fault::StallAfter(n)) => Fate::Fault(Fault::StallAfter(n.min(2) / 2 + n / ITEMS)),
+            Fate::Fault(Fault::CloseAfter(n)) => Fate::Fault(Fault::CloseAfter(n.min(2) / 2 + n / ITEMS)),
+            Fate::Fault(Fault::BadItemAfter(n)) => Fate::Fault(Fault::BadItemAfter(n.min(2) / 2 + n / ITEMS)),
+            other => other,
+        };
+        (name, fate, outcome(name, usual), waits)
+    });
+    fates.collect()
+}
+
+fn options(leg: Leg) -> Result<Options> {
+    let mut options = match leg {
+        Leg::Aggregated => Options::new(2),
+        Leg::Prefill => Options::split(2, 1),
+        Leg::Decode => Options::split(1, 2),
+    };
+    options.client.ack_timeout = LIMIT;
+    options.client.call_home_timeout = LIMIT;
+    options.client.prologue_timeout = LIMIT;
+    options.config.http.worker_silence = Some(LIMIT);
+    options.config.route.first_token = Some(LIMIT * 2);
+    options.config.route.kv_transfer = Some(LIMIT);
+    // Prefill takes a moment, so that what befalls it does so before it is done.
+    let five = json!([{"role": "prefill", "sleep_s": 0.15}, {"text": "x"}, {"text": "x"}, {"text": "x"},
+        {"text": "x"}, {"text": "x"}, {"finish": "stop"}]);
+    let slow =
+        json!([{"sleep_s": 0.15}, {"text_repeat": ["x", 5], "per": 1, "gap_s": 0.15}, {"finish": "stop"}]);
+    options.scripts.insert("five", serde_json::from_value(five)?);
+    options.scripts.insert("slow", serde_json::from_value(slow)?);
+    Ok(options)
+}
+
+/// The number of the worker that has the session's leg.
+async fn home(cluster: &Cluster, leg: Leg) -> Result<usize> {
+    let reply = cluster.chat("@@hello@@").session("s").send().await?;
+    let answer = reply.json()?;
+    let id = match leg {
+        Leg::Prefill => answer["nvext"]["worker_id"]["prefill_worker_id"].as_u64().context("worker_id")?,
+        Leg::Aggregated | Leg::Decode => worker_of(&answer),
+    };
+    Ok(cluster.index_of(id))
+}
+
+fn role(leg: Leg) -> Role {
+    match leg {
+        Leg::Aggregated => Role::Aggregated,
+        Leg::Prefill => Role::Prefill,
+        Leg::Decode => Role::Decode,
+    }
+}
+
+/// What came of a request.
+async fn ask(
+    cluster: &Cluster,
+    script: &str,
+    stream: bool,
+    meanwhile: impl Future<Output = ()>,
+) -> Result<Outcome> {
+    let body = json!({"model": MODEL, "stream": stream, "messages": [{"role": "user", "content": script}]});
+    let request = cluster.post("/v1/chat/completions", &body).session("s");
+    let (reply, ()) = tokio::join!(request.send(), meanwhile);
+    let reply = reply?;
+    if reply.status != 200 {
+        return Ok(Error(reply.status));
+    }
+    let whole = |content: &str, finish: &Value| {
+        assert_eq!((content, finish), ("xxxxx", &json!("stop")), "{}", reply.text());
+        Whole
+    };
+    if !stream {
+        let choice = &reply.json()?["choices"][0];
+        return Ok(whole(
+            choice["message"]["content"].as_str().unwrap_or_default(),
+            &choice["finish_reason"],
+        ));
+    }
+    let events = reply.events();
+    assert_eq!(events.last(), Some(&json!("[DONE]")), "every stream has its end mark");
+    let delta =
+        |event: &Value| event["choices"][0]["delta"]["content"].as_str().unwrap_or_default().to_owned();
+    let finishes: Vec<&Value> =
+        events.iter().map(|event| &event["choices"][0]["finish_reason"]).filter(|f| f.is_string()).collect();
+    match events.iter().find_map(|event| event["error"]["code"].as_u64()) {
+        Some(code) => {
+            assert!(finishes.is_empty(), "a broken answer does not look whole: {events:?}");
+            Ok(Error(u16::try_from(code)?))
+        }
+        None => Ok(whole(&events.iter().map(delta).collect::<String>(), finishes[0])),
+    }
+}
+
+async fn run(leg: Leg, cells: Vec<(&'static str, Fate, Outcome, bool)>) -> Result<()> {
+    for (name, fate, expected, waits) in cells {
+        for stream in [true, false] {
+            let cell = format!("{leg:?}, {name}, stream {stream}");
+            let mut cluster = options(leg)?.start().await?;
+            let at = home(&cluster, leg).await.with_context(|| cell.clone())?;
+            let mut script = "@@five@@";
+            let mut leaving = None;
+            match &fate {
+                Fate::Fault(fault) => cluster.workers[at].faults().next(fault.clone()),
+                Fate::Killed => cluster.workers[at].kill().await,
+                Fate::Terminated => {
+                    cluster.workers.remove(at).shutdown().await;
+                    cluster.wait_for_role(MODEL, role(leg), 1).await?;
+                }
+                Fate::TerminatedMeanwhile => {
+                    script = "@@slow@@";
+                    leaving = Some(cluster.workers.remove(at));
+                }
+                Fate::Slow => script = "@@slow@@",
+            }
+            let meanwhile = async move {
+                if let Some(worker) = leaving {
+                    let journal = worker.journal().clone();
+                    while journal.requests().len() < 2 {
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                    }
+                    worker.drain(Duration::ZERO, SLACK * 2).await;
+                }
+            };
+            let started = Instant::now();
+            let outcome = ask(&cluster, script, stream, meanwhile).await.with_context(|| cell.clone())?;
+            assert_eq!(outcome, expected, "{cell}");
+            let limit = if waits { LIMIT * 3 + SLACK } else { SLACK };
+            assert!(started.elapsed() < limit, "{cell}: {:?}", started.elapsed());
+            cluster.until_idle().await.with_context(|| cell.clone())?;
+            let reply = cluster.chat("@@hello@@").session("s").send().await?;
+            assert_eq!(reply.status, 200, "{cell}: the next request is served: {}", reply.text());
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn aggregated() -> Result<()> {
+    run(Leg::Aggregated, answering()).await
+}
+
+#[tokio::test]
+async fn decode_leg() -> Result<()> {
+    run(Leg::Decode, answering()).await
+}
+
+#[tokio::test]
+async fn prefill_leg() -> Result<()> {
+    run(Leg::Prefill, prefilling()).await
+}
