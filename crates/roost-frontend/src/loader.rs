@@ -135,15 +135,14 @@ fn build(
     names: (Option<&str>, Option<&str>),
 ) -> Result<Assets, String> {
     let parsers = parsers(names, files);
-    let path = match &files.tokenizer {
-        Some(TokenizerFile::HfJson(path)) => path,
-        Some(TokenizerFile::Tiktoken(_)) => {
-            return Err("tiktoken files are not read yet; the model needs a tokenizer.json".into());
+    let tokenizer = match &files.tokenizer {
+        Some(TokenizerFile::HfJson(path)) => Tokenizer::load(path, source.backend, source.fallback),
+        Some(TokenizerFile::Tiktoken(path)) => {
+            Tokenizer::load_tiktoken(path, files.config.as_ref(), files.tokenizer_config.as_ref())
         }
         None => return Err("the card names no tokenizer file".into()),
     };
-    let tokenizer =
-        Tokenizer::load(path, source.backend, source.fallback).map_err(|e| e.to_string())?.with_cache(cache);
+    let tokenizer = tokenizer.map_err(|e| e.to_string())?.with_cache(cache);
     let template = ChatTemplate::from_files(template).map_err(|error| {
         tracing::warn!(%error, "the model has no usable chat template; only raw prompts are served");
         match error {

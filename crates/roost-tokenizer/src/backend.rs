@@ -158,6 +158,27 @@ fn load_fast(path: &Path) -> Result<Encoder, Error> {
     Ok(Encoder::Fast(Box::new(fast)))
 }
 
+/// A `tokenizer.json` in memory.
+pub(crate) fn of_json(path: &Path, json: &[u8]) -> Result<Encoder, Error> {
+    let fail = |e: tokenizers::Error| Error::Load { path: path.to_owned(), reason: e.to_string() };
+    let full = tokenizers::Tokenizer::from_bytes(json).map_err(fail)?;
+    Ok(Encoder::Hf(Box::new(HfEncoder { full, ordinary: OnceLock::new() })))
+}
+
+/// Byte-pair ranks with the pattern that cuts text before merging.
+pub(crate) fn of_ranks(
+    path: &Path,
+    ranks: &[(Vec<u8>, u32)],
+    pattern: &str,
+    added: &[fastokens::AddedTokenConfig],
+) -> Result<Encoder, Error> {
+    let fail = |e: fastokens::Error| Error::Load { path: path.to_owned(), reason: e.to_string() };
+    let fast =
+        fastokens::Tokenizer::from_tiktoken_ranks_with_added_tokens(ranks, pattern, added).map_err(fail)?;
+    fast.encode(&WARM_UP.repeat(64)).map_err(fail)?;
+    Ok(Encoder::Fast(Box::new(fast)))
+}
+
 fn load_hf(path: &Path) -> Result<Encoder, Error> {
     let bytes = std::fs::read(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let fail = |e: tokenizers::Error| Error::Load { path: path.to_owned(), reason: e.to_string() };

@@ -66,7 +66,12 @@ struct Model {
 impl Boundaries {
     /// The boundaries of a loaded model; `None` when there are none or cutting at one would not be safe.
     pub(crate) fn of(path: &Path, encoder: &Encoder) -> Option<Self> {
-        let file: File = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
+        Self::of_json(&std::fs::read(path).ok()?, encoder)
+    }
+
+    /// The same for a model described by the bytes of a `tokenizer.json`; its vocabulary is not looked at.
+    pub(crate) fn of_json(json: &[u8], encoder: &Encoder) -> Option<Self> {
+        let file: File = serde_json::from_slice(json).ok()?;
         let is_byte_pair = file.model.r#type.as_deref() == Some("BPE") && file.model.dropout.is_none();
         let normalizers = steps(file.normalizer.as_ref(), "normalizers");
         let pre_tokenizers = steps(file.pre_tokenizer.as_ref(), "pretokenizers");

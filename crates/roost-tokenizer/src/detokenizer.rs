@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::backend::Encoder;
 use crate::error::Error;
 use file::File;
-pub(crate) use plan::{InvalidBytes, Plan};
+pub(crate) use plan::{InvalidBytes, Plan, spelled};
 
 /// Decoder tables of one model: the bytes of token `id` are `arena[offsets[id]..offsets[id + 1]]`.
 #[derive(Debug)]
@@ -31,9 +31,19 @@ impl Detokenizer {
     pub(crate) fn build(path: &Path, encoder: &Encoder) -> Result<Self, Error> {
         let file = File::read(path)?;
         let plan = file.decoder.as_ref().and_then(Plan::from_json);
+        Self::with_plan(path, encoder, plan, file.id_bound())
+    }
+
+    /// The tables of a model whose own ids are below `id_bound`.
+    pub(crate) fn with_plan(
+        path: &Path,
+        encoder: &Encoder,
+        plan: Option<Plan>,
+        id_bound: usize,
+    ) -> Result<Self, Error> {
         let added = encoder.added_tokens();
         let added_bound = added.iter().map(|token| token.id as usize + 1).max().unwrap_or(0);
-        let size = file.id_bound().max(added_bound);
+        let size = id_bound.max(added_bound);
         if size > MAX_IDS {
             return Err(Error::Load {
                 path: path.to_owned(),

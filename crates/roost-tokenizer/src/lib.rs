@@ -15,6 +15,7 @@ mod detokenizer;
 mod error;
 mod prompt;
 mod stop;
+mod tiktoken;
 mod tokenizer;
 
 pub use backend::Backend;

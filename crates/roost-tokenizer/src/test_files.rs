@@ -35,11 +35,16 @@ pub(crate) fn real_tokenizer(model: &str, backend: Backend) -> Option<Tokenizer>
 
 /// The file of one of [`REAL_MODELS`]; `None`, with a message, where it is not installed.
 pub(crate) fn real_path(model: &str) -> Option<PathBuf> {
+    installed(&format!("{model}/tokenizer.json"))
+}
+
+/// A file of the tokenizers' folder; `None`, with a message, where it is not installed.
+pub(crate) fn installed(file: &str) -> Option<PathBuf> {
     let folder = match option_env!("ROOST_TOKENIZERS") {
         Some(folder) => PathBuf::from(folder),
         None => std::env::home_dir()?.join(".cache/roost-peers/tokenizers"),
     };
-    let path = folder.join(model).join("tokenizer.json");
+    let path = folder.join(file);
     if !path.exists() {
         println!("skipped: {} is not installed", path.display());
         return None;

@@ -67,10 +67,14 @@ impl Tokenizer {
         };
         let detokenizer = Detokenizer::build(path, &encoder)?;
         let boundaries = Boundaries::of(path, &encoder);
-        if boundaries.is_none() {
-            tracing::info!(path = %path.display(), "prompts of this tokenizer cannot be cut safely, they are not cached");
+        Ok(Self::of(Arc::new(Inner { encoder, detokenizer, boundaries })))
+    }
+
+    pub(crate) fn of(inner: Arc<Inner>) -> Self {
+        if inner.boundaries.is_none() {
+            tracing::info!("prompts of this tokenizer cannot be cut safely, they are not cached");
         }
-        Ok(Self { inner: Arc::new(Inner { encoder, detokenizer, boundaries }), cache: None })
+        Self { inner, cache: None }
     }
 
     /// The same tokenizer, with ids of segments taken from `cache` and left there. The ids are the same as without:

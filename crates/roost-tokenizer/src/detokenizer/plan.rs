@@ -1,5 +1,7 @@
 //! The `decoder` section of `tokenizer.json` as a rule per token.
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
 /// What the bytes of one token are, and what happens at the start of a text.
@@ -33,6 +35,16 @@ enum Step {
 }
 
 impl Plan {
+    /// Tokens are spelled in the byte-level alphabet.
+    pub(crate) fn byte_level() -> Self {
+        Self {
+            steps: vec![Step::ByteLevel],
+            strip_start: None,
+            first_differs: false,
+            invalid: InvalidBytes::PerSequence,
+        }
+    }
+
     pub(crate) fn from_json(decoder: &Value) -> Option<Self> {
         let mut plan = Self {
             steps: Vec::new(),
@@ -153,6 +165,20 @@ fn single_char(value: &Value) -> Option<char> {
 fn fallback_byte(token: &str) -> Option<u8> {
     let hex = token.strip_prefix("<0x")?.strip_suffix('>')?;
     if hex.len() == 2 { u8::from_str_radix(hex, 16).ok() } else { None }
+}
+
+/// Bytes as the byte-level alphabet spells them.
+pub(crate) fn spelled(bytes: &[u8]) -> String {
+    static ALPHABET: LazyLock<[char; 256]> = LazyLock::new(|| {
+        let mut alphabet = ['\0'; 256];
+        for c in (0x21..=0x143).filter_map(char::from_u32) {
+            if let Some(byte) = byte_of_char(c) {
+                alphabet[usize::from(byte)] = c;
+            }
+        }
+        alphabet
+    });
+    bytes.iter().map(|byte| ALPHABET[usize::from(*byte)]).collect()
 }
 
 /// Inverse of the byte-level alphabet: printable Latin-1 stands for itself, the other 68 bytes are
