@@ -7,6 +7,7 @@
 mod families;
 mod labels;
 mod model;
+mod prompt_cache;
 mod queue;
 mod request;
 mod sample;
@@ -141,6 +142,11 @@ impl Metrics {
     /// Counts request members that are not known and were ignored.
     pub fn ignored_fields(&self, count: usize) {
         self.families.ignored_fields.inc_by(count as u64);
+    }
+
+    /// Counts a prompt that went through the prompt memory: its tokens, and how many an earlier turn had made.
+    pub fn prompt(&self, reused: usize, tokens: usize) {
+        self.families.prompt_cache.session.prompt(reused, tokens);
     }
 
     /// Counts what KV events changed in an index.

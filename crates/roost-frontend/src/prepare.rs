@@ -206,6 +206,7 @@ fn prompt_ids(
         }
         PromptError::Render(error) => ApiError::new(500, error.to_string()),
     })?;
+    shared.metrics.prompt(prompt.reused_tokens, prompt.ids.len());
     finisher.rendered(prompt.rendering);
     finisher.tokenized(prompt.tokenizing);
     Ok(PromptIds { ids: prompt.ids, blocks: Some(prompt.blocks) })

@@ -158,6 +158,8 @@ pub(crate) fn metrics(shared: &Shared) -> Response {
         cluster: shared.cluster.stats(),
         announced: shared.replicas.as_ref().map(|replicas| replicas.announcer.stats()).unwrap_or_default(),
         prepare_waiting: shared.pool.waiting(),
+        segments: shared.memory.segments().stats(),
+        session_bytes: shared.memory.bytes(),
     });
     let mut response = Response::new(axum::body::Body::from(shared.registry.encode()));
     let exposition = HeaderValue::from_static(Registry::CONTENT_TYPE);

@@ -3,7 +3,9 @@
 use prometheus::{Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use roost_telemetry::{Error, Name, Registry, buckets};
 
-use super::{MetricsOptions, Stage, queue::QueueFamilies, worker::Workers};
+use super::{
+    MetricsOptions, Stage, prompt_cache::PromptCacheFamilies, queue::QueueFamilies, worker::Workers,
+};
 
 /// Labels of the router's own series, whose values are those of this process.
 const ROUTER: [&str; 4] = ["dynamo_namespace", "dynamo_component", "worker_id", "router_id"];
@@ -61,6 +63,7 @@ pub(super) struct Families {
     pub(super) plane: PlaneFamilies,
     pub(super) cluster: ClusterFamilies,
     pub(super) prepare_waiting: IntGauge,
+    pub(super) prompt_cache: PromptCacheFamilies,
 }
 
 /// Facts of a model from its card.
@@ -269,6 +272,7 @@ impl Families {
             kv_blocks: KvBlocks::register(r)?,
             plane: PlaneFamilies::register(r)?,
             cluster: ClusterFamilies::register(r)?,
+            prompt_cache: PromptCacheFamilies::register(r)?,
             prepare_waiting: r.gauge(Full("roost_prepare_waiting"), "Requests that wait for a thread to render and tokenize.")?,
         })
     }

@@ -6,6 +6,7 @@ use prometheus::IntCounter;
 use roost_cluster::{AnnouncerStats, ClusterStats};
 use roost_kv::{IndexStats, WorkerRank};
 use roost_router::{QueueSize, RebindReason, Snapshot, Stats};
+use roost_tokenizer::CacheStats;
 use roost_wire::ClientStats;
 
 use super::queue::QueueSeries;
@@ -25,6 +26,10 @@ pub struct Sample<'a> {
     pub announced: AnnouncerStats,
     /// Requests that wait for a thread to prepare them.
     pub prepare_waiting: usize,
+    /// The cache of prompt segments.
+    pub segments: CacheStats,
+    /// Bytes of sessions' last prompts.
+    pub session_bytes: usize,
 }
 
 /// The workers of one model and leg.
@@ -50,6 +55,7 @@ pub(super) struct Sampled {
     client: ClientStats,
     cluster: ClusterStats,
     announced: AnnouncerStats,
+    segments: CacheStats,
 }
 
 #[derive(Debug)]
@@ -112,6 +118,8 @@ impl Sampled {
         self.take_client(families, &sample.client);
         self.take_cluster(families, &sample.cluster);
         self.take_announced(families, sample.announced);
+        let before = std::mem::replace(&mut self.segments, sample.segments);
+        families.prompt_cache.take(&before, &sample.segments, sample.session_bytes);
         families.prepare_waiting.set(whole(sample.prepare_waiting as u64));
     }
 

@@ -501,6 +501,34 @@ fn the_planes_counters_are_taken_over() {
 }
 
 #[test]
+fn what_the_prompt_caches_save() {
+    let bench = Bench::new();
+    bench.metrics.prompt(0, 40);
+    bench.metrics.prompt(40, 45);
+    let segments = roost_tokenizer::CacheStats {
+        hits: 3,
+        misses: 1,
+        cached_tokens: 30,
+        uncached_tokens: 9,
+        entries: 1,
+        bytes: 116,
+    };
+    for _ in 0..2 {
+        bench.metrics.sample(&Sample { segments, session_bytes: 500, ..Sample::default() });
+    }
+    for (name, session, segment) in [
+        ("hits_total", 1.0, 3.0),
+        ("misses_total", 1.0, 1.0),
+        ("reused_tokens_total", 40.0, 30.0),
+        ("new_tokens_total", 45.0, 9.0),
+        ("bytes", 500.0, 116.0),
+    ] {
+        bench.check(&format!("roost_prompt_cache_{name}{{cache=\"session\"}}"), session);
+        bench.check(&format!("roost_prompt_cache_{name}{{cache=\"segment\"}}"), segment);
+    }
+}
+
+#[test]
 fn small_counters() {
     let bench = Bench::new();
     bench.metrics.ignored_fields(3);
