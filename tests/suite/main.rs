@@ -21,3 +21,4 @@ mod replicas;
 mod rolling;
 mod shutdown;
 mod streaming;
+mod text;

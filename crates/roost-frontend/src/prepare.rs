@@ -14,7 +14,7 @@ use roost_openai::{
 };
 use roost_router::Pin;
 use roost_template::{RenderInput, ThinkingControls};
-use roost_tokenizer::{StopIds, StopScanner, without_nul};
+use roost_tokenizer::{StopIds, StopScanner, Tokenizer, without_nul};
 use roost_wire::message::{
     AgentContext, EngineRequest, GuidedDecoding, OutputOptions, Routing, SamplingOptions, StopConditions,
 };
@@ -130,8 +130,7 @@ fn completion(shared: &Shared, body: &Bytes, session: Session, received: Instant
         (None, Prompt::Ids(ids)) => known_ids(&model, ids.clone(), "prompt"),
         (None, Prompt::Text(text)) => {
             let started = Instant::now();
-            let ids =
-                model.assets.tokenizer.encode(&without_nul(text), false).map_err(|e| tokenize_error(&e));
+            let ids = raw_prompt(&model.assets.tokenizer, text).map_err(|e| tokenize_error(&e));
             finisher.tokenized(started.elapsed());
             ids
         }
@@ -139,6 +138,19 @@ fn completion(shared: &Shared, body: &Bytes, session: Session, received: Instant
     let ids = finisher.check(ids).map_err(Refused::counted)?.into();
     let asked = Asked { flavor: Flavor::Completion, generation: request.generation, calls: None };
     complete(model, ids, asked, session, finisher).map_err(Refused::counted)
+}
+
+/// A raw prompt gets the tokens that the model's tokenizer puts around text, but no second beginning of text where it
+/// has spelled one.
+fn raw_prompt(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, roost_tokenizer::Error> {
+    let mut ids = tokenizer.encode(&without_nul(text), true)?;
+    if let [first, second, ..] = *ids
+        && first == second
+        && tokenizer.encode("", true)?.first() == Some(&first)
+    {
+        ids.remove(0);
+    }
+    Ok(ids)
 }
 
 fn find(shared: &Shared, name: &str, session: &Session) -> Result<Arc<Model>, ApiError> {

@@ -7,7 +7,7 @@ use crate::{ApiError, FieldPolicy, Flavor, Generation, Ignored};
 /// What a completion continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prompt {
-    /// Text, encoded without special tokens of its own.
+    /// Text, encoded with the tokens that the tokenizer puts around text.
     Text(String),
     /// Token ids, checked against the vocabulary later.
     Ids(Vec<u32>),

@@ -10,7 +10,7 @@ use crate::capabilities::Capabilities;
 use crate::error::RenderError;
 pub(crate) use json::{parse_json, parse_object};
 
-/// What to do with tool-call arguments that are text but no JSON, where the template wants an object.
+/// What to do with tool-call arguments that are text but no JSON object, where the template wants one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BrokenArguments {
     /// The template gets an object with the text in its member `arguments`; an agent's slip must not end its

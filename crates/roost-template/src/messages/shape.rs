@@ -95,8 +95,9 @@ fn arguments(
         return Ok(Some(Value::from_pairs(Vec::<(Value, Value)>::new())));
     }
     match (parse_json(text), broken) {
-        (Ok(parsed), _) => Ok(Some(parsed)),
-        (Err(_), BrokenArguments::Wrap) => Ok(Some(Value::from_pairs([("arguments", text)]))),
+        (Ok(parsed), _) if parsed.kind() == ValueKind::Map => Ok(Some(parsed)),
+        (_, BrokenArguments::Wrap) => Ok(Some(Value::from_pairs([("arguments", text)]))),
+        (Ok(_), BrokenArguments::Refuse) => Err("must be a JSON object".to_owned()),
         (Err(e), BrokenArguments::Refuse) => Err(format!("must be JSON text: {e}")),
     }
 }
