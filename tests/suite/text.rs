@@ -229,7 +229,7 @@ impl tracing::Subscriber for Hold {
 #[tokio::test]
 async fn c_tok_03_a_prompt_that_takes_for_ever_delays_nobody_else() -> Result<()> {
     let (entered, is_held) = mpsc::sync_channel(8);
-    let (go, wait) = mpsc::channel();
+    let (go, wait) = mpsc::sync_channel(1);
     let hold = Hold { entered, go: Mutex::new(wait) };
     tracing::subscriber::set_global_default(hold)?;
     let mut options = Options::new(1);
