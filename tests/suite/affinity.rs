@@ -269,3 +269,36 @@ async fn session_control_binds_and_closes() -> Result<()> {
     assert!(refused.text().contains("nvext.session_control"), "{}", refused.text());
     Ok(())
 }
+
+/// A restarted frontend knows where sessions live, and serves before it has read that.
+#[tokio::test]
+async fn bindings_outlive_a_restart_of_the_frontend() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = roost_frontend::BindingsFile {
+        path: folder.path().join("bindings"),
+        interval: std::time::Duration::from_secs(3600),
+        limit: 1000,
+    };
+    let options = Options::new(4).with(|config| config.route.bindings_file = Some(file.clone()));
+    let mut cluster = options.start().await?;
+    let mut homes = Vec::new();
+    for n in 0..12 {
+        homes.push(turn(&cluster, &format!("s{n}"), &format!("@@hello@@ {n}")).await?);
+    }
+    assert!(cluster.stop_frontend().await?);
+    assert!(file.path.exists(), "written at the end");
+    cluster.start_frontend().await?;
+    cluster.wait_for_workers(roost_tests::MODEL, 4).await?;
+    cluster
+        .until("the file is read", async || {
+            Ok(cluster.metric_sum("roost_affinity_bindings", "").await? == 12.0)
+        })
+        .await?;
+    for (n, home) in homes.iter().enumerate() {
+        assert_eq!(turn(&cluster, &format!("s{n}"), &format!("@@hello@@ again {n}")).await?, *home, "s{n}");
+    }
+    assert_eq!(cluster.metric_sum("roost_affinity_turns_total", "outcome=\"hit\"").await?, 12.0);
+    let imported = cluster.metric_sum("roost_affinity_replica_bindings_total", "result=\"imported\"").await?;
+    assert!(imported >= 12.0, "{imported}");
+    Ok(())
+}

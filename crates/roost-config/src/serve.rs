@@ -175,6 +175,10 @@ pub struct AffinityOptions {
     pub prefill_ttl: Option<Duration>,
     /// Bindings per table; the oldest idle one makes room.
     pub capacity: usize,
+    /// File in which bindings outlive a restart.
+    pub file: Option<PathBuf>,
+    /// Time between two writes of that file.
+    pub file_interval: Duration,
     /// How many times as busy as the best other worker a session's own must be before it leaves, in mode bounded.
     pub load_ratio: f64,
 }

@@ -7,6 +7,7 @@ use roost_openai::{ErrorShape, FieldPolicy};
 use roost_template::DeepSeekStyle;
 use roost_tokenizer::Backend;
 
+use crate::bindings::BindingsFile;
 use crate::prepare::memory::MemoryConfig;
 
 /// Configuration of a [`crate::Frontend`].
@@ -95,6 +96,8 @@ pub struct Route {
     pub kv_transfer: Option<Duration>,
     /// Workers that must have been seen before anything is ready.
     pub min_initial_workers: usize,
+    /// Where bindings outlive the process; `None`: nowhere.
+    pub bindings_file: Option<BindingsFile>,
     /// Seed of draws and ties.
     pub seed: u64,
     /// Send token ids as one binary string.
@@ -160,6 +163,7 @@ impl Default for Route {
             first_token: Some(Duration::from_secs(7200)),
             kv_transfer: Some(Duration::from_secs(300)),
             min_initial_workers: 0,
+            bindings_file: None,
             seed: 0,
             token_ids_as_bytes: false,
         }

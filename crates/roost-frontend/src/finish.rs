@@ -145,6 +145,9 @@ impl Finisher {
         self.guard.output(choices.usage().completion_tokens);
         if let Some(session) = self.session.as_deref().filter(|_| self.ends_session) {
             self.model.pool.router.unbind(session);
+            if let Some(prefill) = &*self.model.prefill.load() {
+                prefill.router.unbind(session);
+            }
         }
         self.close(Outcome::Success, None);
     }

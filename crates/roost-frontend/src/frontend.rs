@@ -72,6 +72,14 @@ impl Frontend {
             }
         };
         let leaving = accept::Leaving::default();
+        let keeper = match shared.config.route.bindings_file.clone().map(|file| shared.bindings.keep(file)) {
+            None => None,
+            Some(Ok(keeper)) => Some(keeper),
+            Some(Err(error)) => {
+                tracing::error!(%error, "cannot start the thread that keeps bindings: they end with the process");
+                None
+            }
+        };
         let drain = shared.config.http.drain;
         let serving =
             accept::serve(listener, routes::build(Arc::clone(&shared)), &shared.config.http, leaving.clone());
@@ -101,6 +109,10 @@ impl Frontend {
             shared.cut.cancel();
             // Time for the last words.
             let _told = tokio::time::timeout(LAST_WORDS, serving).await;
+        }
+        if let Some(keeper) = keeper {
+            // While the workers are still known; a panic has been logged.
+            let _kept = tokio::task::spawn_blocking(|| keeper.stop()).await;
         }
         stop_feed.cancel();
         // It ends at once; if it has panicked, its side of the channel is gone as well.

@@ -6,6 +6,7 @@
 
 mod accept;
 mod admit;
+mod bindings;
 mod body;
 mod completions;
 mod config;
@@ -27,6 +28,7 @@ mod session;
 mod shared;
 mod status;
 
+pub use bindings::BindingsFile;
 pub use config::{Config, Http, ModelSource, Prepare, Route};
 pub use feed::Replicas;
 pub use frontend::{Frontend, Parts};

@@ -9,6 +9,7 @@ use roost_wire::Client;
 use tokio_util::sync::CancellationToken;
 
 use crate::admit::Admission;
+use crate::bindings::Bindings;
 use crate::config::Config;
 use crate::feed::Replicas;
 use crate::metrics::Metrics;
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub(crate) pool: Pool,
     pub(crate) memory: PromptMemory,
     pub(crate) admission: Admission,
+    pub(crate) bindings: Arc<Bindings>,
     /// Cancelled at the end of the drain: what still runs is ended with an error.
     pub(crate) cut: CancellationToken,
     pub(crate) replicas: Option<Replicas>,
@@ -52,6 +54,7 @@ impl Shared {
             pool: Pool::new(threads, config.prepare.queue)?,
             memory: PromptMemory::new(config.prepare.memory),
             admission: Admission::new(config.http.max_inflight),
+            bindings: Arc::default(),
             models: Models::default(),
             replicas,
             metrics,
@@ -71,6 +74,7 @@ impl Shared {
         if !registry.ready.is_empty() {
             self.was_ready.store(true, Ordering::Release);
         }
+        self.bindings.attach(registry);
     }
 
     pub(crate) fn was_ready(&self) -> bool {

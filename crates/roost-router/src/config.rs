@@ -28,7 +28,7 @@ pub enum Mode {
 }
 
 /// What the workers of a pool do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Role {
     /// Prefill and decode.
     #[default]

@@ -62,6 +62,12 @@ pub(crate) fn frontend(o: &options::Serve) -> frontend::Config {
             first_token: o.reliability.first_token_timeout,
             kv_transfer: o.reliability.kv_transfer_timeout,
             min_initial_workers: o.router.min_initial_workers,
+            bindings_file: o.router.affinity.file.clone().map(|path| frontend::BindingsFile {
+                path,
+                interval: o.router.affinity.file_interval,
+                // Several models, and two tables each where prefill is apart.
+                limit: o.router.affinity.capacity.saturating_mul(8),
+            }),
             seed: o.router.seed.unwrap_or_else(|| fastrand::u64(..)),
             token_ids_as_bytes: o.plane.token_ids_as_bytes,
         },

@@ -228,6 +228,8 @@ fn router(values: &Values) -> RouterOptions {
             decode_ttl: ttl_of("router-session-affinity-decode-ttl-secs"),
             prefill_ttl: ttl_of("router-session-affinity-prefill-ttl-secs"),
             capacity: values.size("router-session-affinity-capacity"),
+            file: values.path("router-session-affinity-file"),
+            file_interval: values.duration("router-session-affinity-file-interval-secs"),
             load_ratio: values.number("router-session-affinity-load-ratio"),
         },
         cost: CostOptions {

@@ -221,4 +221,16 @@ pub(crate) static AFFINITY: &[OptionSpec] = &[
         "Bindings per table. When it is full, the binding that was idle longest makes room.",
     )
     .default("65536"),
+    option(
+        "router-session-affinity-file",
+        Kind::Path,
+        "File in which bindings outlive a restart; written whole, read in the background. Unset: they do not, unless \
+         other frontends know them.",
+    ),
+    option(
+        "router-session-affinity-file-interval-secs",
+        seconds(1.0, 86_400.0),
+        "Time between two writes of that file; it is written at the end too.",
+    )
+    .default("30"),
 ];

@@ -53,6 +53,14 @@ impl Waiting {
         self.len = self.workers.values().map(HashMap::len).sum();
     }
 
+    /// Returns the bindings, their idle time brought up to date.
+    pub(crate) fn all(&self, now: Instant) -> impl Iterator<Item = SavedBinding> + '_ {
+        self.workers.values().flat_map(HashMap::values).map(move |(since, binding)| SavedBinding {
+            idle: binding.idle + now.saturating_duration_since(*since),
+            ..binding.clone()
+        })
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -93,9 +93,15 @@ impl Core {
         }
     }
 
-    /// Returns up to `limit` bindings for [`Core::restore`], and where to go on: 0 is the beginning.
+    /// Returns up to `limit` bindings for [`Core::restore`], and where to go on: 0 is the beginning. The last part
+    /// holds those too that wait for their worker.
     pub fn save(&self, now: Instant, from: u32, limit: usize) -> (Vec<SavedBinding>, Option<u32>) {
-        self.affinity.as_ref().map_or((Vec::new(), None), |table| table.save(now, from, limit))
+        let Some(table) = &self.affinity else { return (Vec::new(), None) };
+        let (mut saved, next) = table.save(now, from, limit);
+        if next.is_none() {
+            saved.extend(self.waiting.all(now));
+        }
+        (saved, next)
     }
 
     /// Takes over what another frontend, or a worker, says of a request that was not placed here.
