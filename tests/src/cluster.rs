@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use roost_cluster::{
     Announcer, AnnouncerConfig, Cluster as Feed, ClusterConfig, Discovery, EtcdConfig, EtcdDiscovery,
-    FileDiscovery, FileDiscoveryConfig, MemoryDiscovery,
+    FileDiscovery, FileDiscoveryConfig, MemoryDiscovery, NatsClient,
 };
 use roost_frontend::metrics::{Metrics, MetricsOptions};
 use roost_frontend::{Config, Frontend, ModelSource, Parts, PlaneRecovery, Replicas};
@@ -83,6 +83,8 @@ pub struct Options {
     pub context_length: u32,
     /// Share bindings and running requests with other frontends.
     pub replicas: bool,
+    /// Events go over this connection to NATS.
+    pub nats: Option<NatsClient>,
     /// Folder of a file store; memory discovery without one.
     pub store: Option<PathBuf>,
     /// A store in etcd instead.
@@ -127,6 +129,7 @@ impl Options {
             parsers: (None, None),
             context_length: 262_144,
             replicas: false,
+            nats: None,
             store: None,
             etcd: None,
         }
@@ -249,6 +252,9 @@ impl Cluster {
         config.codec_for_journal = Some(codec);
         config.listen.transport = options.client.transport.clone();
         config.journal = Arc::new(Journal::new(100_000));
+        if let Some(events) = &mut config.events {
+            events.nats = options.nats.clone();
+        }
         if !options.kv_events {
             config.events = None;
         }
@@ -270,6 +276,7 @@ impl Cluster {
                 publisher_id: id,
                 bind: IpAddr::from([127, 0, 0, 1]),
                 advertise_host: None,
+                nats: self.options.nats.clone(),
             };
             let announcer = Announcer::start(config, Arc::clone(&self.discovery), stop_cluster.clone());
             Replicas { announcer, id, bindings: true, sequences: true }
@@ -279,6 +286,7 @@ impl Cluster {
                 sequences: self.options.replicas,
                 bindings: self.options.replicas,
                 own_publisher: Some(id),
+                nats: self.options.nats.clone(),
                 ..ClusterConfig::default()
             },
             Arc::clone(&self.discovery),

@@ -4,6 +4,7 @@ pub mod cluster;
 pub mod etcd;
 pub mod gate;
 pub mod http;
+pub mod nats;
 mod nginx;
 pub mod peers;
 
@@ -11,5 +12,6 @@ pub use cluster::{Cluster, MODEL, Options, copy_folder, fixture, worker_of};
 pub use etcd::Etcd;
 pub use gate::Gate;
 pub use http::{Events, Reply, Request};
+pub use nats::Nats;
 pub use nginx::Nginx;
 pub use peers::{Peer, Peers};

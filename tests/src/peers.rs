@@ -77,6 +77,15 @@ impl Peers {
         self
     }
 
+    /// The same peers with their events on NATS.
+    #[must_use]
+    pub fn on_nats(mut self, url: &str) -> Self {
+        for (name, value) in [("DYN_EVENT_PLANE", "nats"), ("NATS_SERVER", url)] {
+            self.variables.push((name.to_owned(), value.to_owned()));
+        }
+        self
+    }
+
     /// A model folder: the Qwen3 tokenizer and template, no weights.
     pub fn model(&self) -> PathBuf {
         self.root.join("model")

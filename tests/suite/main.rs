@@ -13,6 +13,7 @@ mod hostile;
 mod interop;
 mod matrix;
 mod migration;
+mod nats;
 mod outages;
 mod plane;
 mod queue;

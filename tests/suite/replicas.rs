@@ -37,12 +37,22 @@ async fn follows(to: SocketAddr, from: SocketAddr, model: &str, sessions: &[Stri
     Ok(all)
 }
 
+/// Waits until another frontend serves a model.
+pub(crate) async fn serves(cluster: &Cluster, other: SocketAddr, model: &str) -> Result<()> {
+    cluster
+        .until("the other frontend serves", async || {
+            let reply = chat(other, model, "hello").send().await;
+            Ok(reply.is_ok_and(|reply| reply.status == 200))
+        })
+        .await
+}
+
 fn sessions(name: &str, count: usize) -> Vec<String> {
     (0..count).map(|n| format!("{name}-{n}")).collect()
 }
 
 /// Waits until the frontends hear each other, and then wants every session followed in both directions.
-async fn stand_side_by_side(cluster: &Cluster, other: SocketAddr, model: &str) -> Result<()> {
+pub(crate) async fn stand_side_by_side(cluster: &Cluster, other: SocketAddr, model: &str) -> Result<()> {
     hear_each_other(cluster, other, model).await?;
     for (from, to, way) in [(cluster.address, other, "there"), (other, cluster.address, "back")] {
         assert!(follows(to, from, model, &sessions(way, 10)).await?, "{way}");
@@ -147,12 +157,7 @@ async fn a_dynamo_frontend_and_ours_follow_each_others_bindings() -> Result<()> 
         outputs.join("\n")
     };
     ours.wait_for_workers(WIRE_MODEL, 2).await.with_context(outputs)?;
-    ours.until("the other frontend serves", async || {
-        let reply = chat(theirs, WIRE_MODEL, "hello").send().await;
-        Ok(reply.is_ok_and(|reply| reply.status == 200))
-    })
-    .await
-    .with_context(outputs)?;
+    serves(&ours, theirs, WIRE_MODEL).await.with_context(outputs)?;
     stand_side_by_side(&ours, theirs, WIRE_MODEL).await.with_context(outputs)?;
     let undecodable = ours.metric("roost_event_undecodable_messages_total").await?;
     assert_eq!(undecodable, Some(0.0), "{}", frontend.output());

@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::discovery::Discovery;
 use crate::events::{BindingEvent, Publisher, PublisherConfig, SequenceEvent};
+use crate::nats::NatsClient;
 use crate::record::{EndpointId, RecordKey, Topic};
 
 /// Words that may wait to be published; further ones are dropped and counted.
@@ -31,6 +32,8 @@ pub struct AnnouncerConfig {
     pub bind: IpAddr,
     /// Host that the others should connect to; `None` for that of `bind`, which must then not be a wildcard.
     pub advertise_host: Option<String>,
+    /// Publish over NATS instead.
+    pub nats: Option<NatsClient>,
 }
 
 /// Something to tell.
@@ -200,15 +203,19 @@ impl Task {
     }
 
     async fn open(&mut self, topic: Topic, scope: &EndpointId) -> Result<Publisher, String> {
-        let publisher = Publisher::bind(PublisherConfig {
-            endpoint: scope.clone(),
-            topic,
-            bind: SocketAddr::new(self.config.bind, 0),
-            advertise_host: self.config.advertise_host.clone(),
-            publisher_id: Some(self.config.publisher_id),
-        })
-        .await
-        .map_err(|error| error.to_string())?;
+        let id = Some(self.config.publisher_id);
+        let publisher = match &self.config.nats {
+            Some(nats) => Publisher::on_nats(nats.clone(), scope.clone(), topic, id),
+            None => Publisher::bind(PublisherConfig {
+                endpoint: scope.clone(),
+                topic,
+                bind: SocketAddr::new(self.config.bind, 0),
+                advertise_host: self.config.advertise_host.clone(),
+                publisher_id: id,
+            })
+            .await
+            .map_err(|error| error.to_string())?,
+        };
         let record = publisher.channel_record();
         let put = self.discovery.put(record.key(), Bytes::from(record.encode())).await;
         put.map_err(|error| error.to_string())?;

@@ -21,6 +21,7 @@ pub use recovery::{RecoveryError, RecoverySource};
 pub use stats::ClusterStats;
 
 use crate::discovery::Discovery;
+use crate::nats::NatsClient;
 use crate::update::Update;
 use driver::Driver;
 
@@ -60,6 +61,8 @@ pub struct ClusterConfig {
     pub bindings: bool,
     /// Publisher id of this frontend's own channels, which it does not follow.
     pub own_publisher: Option<u64>,
+    /// Connection over which publishers on NATS are heard; without one they are not.
+    pub nats: Option<NatsClient>,
     /// Updates that may wait for the reader. A full stream slows the event sockets down, which then lose messages and
     /// recover; it never loses an update.
     pub update_capacity: usize,
@@ -83,6 +86,7 @@ impl Default for ClusterConfig {
             sequences: false,
             bindings: false,
             own_publisher: None,
+            nats: None,
             update_capacity: 1024,
             recovery_timeout: Duration::from_secs(30),
             recovery_attempts: 8,

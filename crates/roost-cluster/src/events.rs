@@ -27,7 +27,7 @@ pub use query::{KvAnswer, KvQuery};
 pub use sequence::{SequenceBegun, SequenceEvent, SequenceStep};
 
 pub(crate) use feed::{Feed, FeedStats, Need};
-pub(crate) use subscription::{Meter, Received, Signal, Subscription};
+pub(crate) use subscription::{Meter, Origin, Received, Signal, Subscription};
 
 /// Why something that arrived on the event plane could not be used.
 #[derive(Debug, thiserror::Error)]

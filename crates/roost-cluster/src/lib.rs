@@ -9,6 +9,7 @@ mod cluster;
 pub mod discovery;
 pub mod events;
 mod files;
+mod nats;
 pub mod record;
 mod registration;
 mod update;
@@ -24,6 +25,7 @@ pub use discovery::{
     MemoryDiscovery, Pem, TlsIdentity,
 };
 pub use files::{Attempt, CardFiles, CardFilesConfig, FilesError, LoadedFiles, TokenizerFile};
+pub use nats::{NatsAuth, NatsClient, NatsConfig, NatsConfigError, NatsStats};
 pub use record::{CardRecord, Codec, EndpointId, InstanceRecord, ModelCard, Target};
 pub use registration::{Registration, WorkerRecords};
 pub use update::Update;

@@ -371,7 +371,7 @@ pub enum NamespaceFilter {
     Prefix(String),
 }
 
-/// KV and load events of workers (ZMQ).
+/// KV and load events of workers, and what frontends tell each other.
 #[derive(Debug, Clone)]
 pub struct EventOptions {
     /// Changes and batches of events that may wait for index and router.
@@ -380,6 +380,34 @@ pub struct EventOptions {
     pub replica_sync: bool,
     /// Host at which other frontends reach this one's events. `None`: where workers call home.
     pub host: Option<String>,
+    /// The NATS servers. `None`: NATS is not used.
+    pub nats: Option<NatsOptions>,
+}
+
+/// Connection to NATS.
+#[derive(Clone)]
+pub struct NatsOptions {
+    /// URLs, separated by commas.
+    pub servers: String,
+    /// User and password.
+    pub user: Option<(String, String)>,
+    /// Token, if there is no user.
+    pub token: Option<String>,
+    /// Seed of a key, if there is no token.
+    pub nkey: Option<String>,
+    /// Credentials file, if there is no key.
+    pub credentials: Option<PathBuf>,
+    /// Trusted certificates. `None`: the system's.
+    pub ca: Option<PathBuf>,
+    /// Own certificate and key.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
+
+/// Without secrets.
+impl std::fmt::Debug for NatsOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NatsOptions").finish_non_exhaustive()
+    }
 }
 
 /// Which models are served and how they are announced.

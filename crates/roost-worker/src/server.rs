@@ -378,6 +378,10 @@ impl Starting<'_> {
     }
 
     async fn publisher(&self, events: &EventsConfig, topic: Topic) -> Result<Publisher, StartError> {
+        if let Some(nats) = &events.nats {
+            let endpoint = self.names.endpoint(&self.names.config.endpoint);
+            return Ok(Publisher::on_nats(nats.clone(), endpoint, topic, None));
+        }
         let advertise_host = match &events.advertise_host {
             Some(host) => host.clone(),
             None if events.bind.is_unspecified() => url_host(self.names.address.ip()),

@@ -141,7 +141,7 @@ fn server(
     config.listen.bind = SocketAddr::new(options.host, port(options.port));
     config.codec_for_journal = Some(codec.clone());
     if options.kv_events {
-        config.events = Some(EventsConfig { bind: options.host, advertise_host: None });
+        config.events = Some(EventsConfig { bind: options.host, advertise_host: None, nats: None });
     }
     config.system = options
         .system_port

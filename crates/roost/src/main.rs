@@ -7,6 +7,7 @@ mod exchange;
 mod explain;
 mod fleet;
 mod mock_worker;
+mod nats;
 mod output;
 mod serve;
 mod settings;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use roost_cluster::{Announcer, AnnouncerConfig, Cluster, ClusterConfig, Discovery};
+use roost_cluster::{Announcer, AnnouncerConfig, Cluster, ClusterConfig, Discovery, NatsClient};
 use roost_config::{NamespaceFilter, ProcessOptions, Serve};
 use roost_frontend::metrics::Metrics;
 use roost_frontend::{Frontend, Parts, PlaneRecovery, Replicas};
@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::store::Store;
-use crate::{banner, descriptors, settings, signals};
+use crate::{banner, descriptors, nats, settings, signals};
 
 /// Longest wait for the removal of this frontend's own records.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -77,10 +77,12 @@ pub(crate) async fn start(
     let client = Arc::new(Client::new(settings::client(&options.plane, transport), responses));
     let stop_cluster = CancellationToken::new();
     let own = roost_cluster::events::random_publisher_id();
-    let replicas = replicas(options, own, home.ip(), &discovery, &stop_cluster);
+    let nats =
+        options.events.nats.as_ref().map(|options| nats::connect(options, &stop_cluster)).transpose()?;
+    let replicas = replicas(options, own, home.ip(), nats.clone(), &discovery, &stop_cluster);
     let announcer = replicas.as_ref().map(|replicas| replicas.announcer.clone());
     let (cluster, updates) = Cluster::start(
-        ClusterConfig { own_publisher: Some(own), ..cluster_config(options) },
+        ClusterConfig { own_publisher: Some(own), nats, ..cluster_config(options) },
         Arc::clone(&discovery),
         Arc::new(PlaneRecovery::new(Arc::clone(&client))),
         stop_cluster.clone(),
@@ -111,6 +113,7 @@ fn replicas(
     options: &Serve,
     id: u64,
     address: IpAddr,
+    nats: Option<NatsClient>,
     discovery: &Arc<dyn Discovery>,
     stop: &CancellationToken,
 ) -> Option<Replicas> {
@@ -123,6 +126,7 @@ fn replicas(
         publisher_id: id,
         bind: if host.is_some() { IpAddr::from([0, 0, 0, 0]) } else { address },
         advertise_host: host,
+        nats,
     };
     let announcer = Announcer::start(config, Arc::clone(discovery), stop.clone());
     Some(Replicas { announcer, id, bindings, sequences })

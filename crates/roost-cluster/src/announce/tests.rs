@@ -33,8 +33,12 @@ async fn subscribe(channels: &[EventChannelRecord], topic: Topic) -> Connection 
 #[tokio::test]
 async fn what_is_told_is_published_where_records_say_until_the_end() {
     let (store, cancel) = (MemoryDiscovery::new(), CancellationToken::new());
-    let config =
-        AnnouncerConfig { publisher_id: 77, bind: "127.0.0.1".parse().unwrap(), advertise_host: None };
+    let config = AnnouncerConfig {
+        publisher_id: 77,
+        bind: "127.0.0.1".parse().unwrap(),
+        advertise_host: None,
+        nats: None,
+    };
     let announcer = Announcer::start(config, store.clone(), cancel.clone());
     announcer.open(Topic::SessionAffinity, &scope());
     announcer.open(Topic::ActiveSequences, &scope());
@@ -84,8 +88,12 @@ async fn what_is_told_is_published_where_records_say_until_the_end() {
 async fn a_channel_that_cannot_be_had_costs_its_words_only() {
     let (store, cancel) = (MemoryDiscovery::new(), CancellationToken::new());
     // An address of nobody here.
-    let config =
-        AnnouncerConfig { publisher_id: 7, bind: "192.0.2.1".parse().unwrap(), advertise_host: None };
+    let config = AnnouncerConfig {
+        publisher_id: 7,
+        bind: "192.0.2.1".parse().unwrap(),
+        advertise_host: None,
+        nats: None,
+    };
     let announcer = Announcer::start(config, store.clone(), cancel.clone());
     let binding = BindingEvent {
         session_id: "s".into(),

@@ -14,10 +14,11 @@ use tokio_util::task::AbortOnDropHandle;
 use super::ClusterConfig;
 use super::handle::Shared;
 use super::recovery::{Recovery, RecoverySource};
-use super::state::{Content, FeedPlan, Interest, State};
+use super::state::{Content, FeedPlan, Interest, Source, State};
 use super::watchdog::{Checked, Watchdog};
 use crate::discovery::Snapshot;
-use crate::events::{Feed, KvAnswer, Load, Meter, Need, Received, Signal, Subscription};
+use crate::events::{Feed, KvAnswer, Load, Meter, Need, Origin, Received, Signal, Subscription};
+use crate::nats::NatsClient;
 use crate::record::Topic;
 use crate::update::Update;
 use crate::worker::Role;
@@ -131,7 +132,8 @@ impl Driver {
                 return;
             }
             let mut stats = self.shared.stats.lock();
-            stats.undecodable_messages = self.meter.undecodable.load(Ordering::Relaxed);
+            let nats = self.config.nats.as_ref().map(NatsClient::stats).unwrap_or_default();
+            stats.undecodable_messages = self.meter.undecodable.load(Ordering::Relaxed) + nats.undecodable;
             stats.kv_lag_ms = self.meter.kv_lag_ms.load(Ordering::Relaxed);
         }
     }
@@ -210,6 +212,7 @@ impl Driver {
             sequences: self.config.sequences,
             bindings: self.config.bindings,
             own_publisher: self.config.own_publisher,
+            nats: self.config.nats.is_some(),
         }
     }
 
@@ -224,7 +227,11 @@ impl Driver {
         };
         let subscription = Subscription {
             id,
-            endpoint: plan.address.clone(),
+            source: match (&plan.source, &self.config.nats) {
+                (Source::Zmq(endpoint), _) => Origin::Zmq(endpoint.clone()),
+                (Source::Nats(subject), Some(nats)) => Origin::Nats(nats.clone(), subject.clone()),
+                (Source::Nats(_), None) => unreachable!("planned only where it can be heard"),
+            },
             topic,
             publisher_id: plan.publisher_id,
             out: self.inbox_of_subscriptions.clone(),

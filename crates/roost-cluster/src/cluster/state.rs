@@ -43,10 +43,18 @@ struct Card {
 /// A publisher to follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FeedPlan {
-    /// `tcp://HOST:PORT`.
-    pub(super) address: String,
+    pub(super) source: Source,
     pub(super) publisher_id: u64,
     pub(super) content: Content,
+}
+
+/// How a publisher is heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// Socket at `tcp://HOST:PORT`.
+    Zmq(String),
+    /// Messages on a subject.
+    Nats(String),
 }
 
 /// What a publisher publishes.
@@ -66,6 +74,8 @@ pub(super) struct Interest {
     pub(super) bindings: bool,
     /// The publisher id that is our own.
     pub(super) own_publisher: Option<u64>,
+    /// Publishers on NATS can be heard.
+    pub(super) nats: bool,
 }
 
 impl Interest {
@@ -226,16 +236,17 @@ impl State {
 
     /// The publishers to follow, and the ranks that have several sources and therefore none.
     pub(super) fn feeds(&mut self, interest: &Interest) -> (Vec<FeedPlan>, usize) {
-        let (mut plans, ambiguous) = if interest.kv_events { self.kv_feeds() } else { (Vec::new(), 0) };
+        let (mut plans, ambiguous) =
+            if interest.kv_events { self.kv_feeds(interest.nats) } else { (Vec::new(), 0) };
         for channel in self.channels.values() {
-            let EventTransport::Zmq { endpoint: address } = &channel.transport else { continue };
+            let Some(source) = source(channel, interest.nats) else { continue };
             let topic = Topic::named(&channel.topic).filter(|topic| *topic != Topic::KvEvents);
             let Some(topic) = topic.filter(|topic| interest.in_topic(*topic)) else { continue };
             let scope = channel.scope.endpoint();
             let of_interest = self.workers.values().any(|info| same_component(&info.endpoint, scope));
             if of_interest && interest.own_publisher != Some(channel.publisher_id) {
                 plans.push(FeedPlan {
-                    address: address.clone(),
+                    source,
                     publisher_id: channel.publisher_id,
                     content: Content::Shared { topic, scope: scope.clone() },
                 });
@@ -244,7 +255,7 @@ impl State {
         (plans, ambiguous)
     }
 
-    fn kv_feeds(&mut self) -> (Vec<FeedPlan>, usize) {
+    fn kv_feeds(&mut self, nats: bool) -> (Vec<FeedPlan>, usize) {
         let mut by_rank: BTreeMap<WorkerRank, Vec<&RecordKey>> = BTreeMap::new();
         for (key, source) in &self.sources {
             let rank = rank_of(source);
@@ -272,14 +283,11 @@ impl State {
                 }
                 continue;
             };
-            let source = &self.sources[key];
+            let record = &self.sources[key];
             let channel =
                 self.channels.get(&RecordKey { bucket: Bucket::EventChannels, key: key.key.clone() });
-            let Some(EventTransport::Zmq { endpoint: address }) = channel.map(|channel| &channel.transport)
-            else {
-                continue;
-            };
-            let recovery = source.metadata.recovery_target.as_ref().map(InstanceRecord::target).transpose();
+            let Some(source) = channel.and_then(|channel| source(channel, nats)) else { continue };
+            let recovery = record.metadata.recovery_target.as_ref().map(InstanceRecord::target).transpose();
             let recovery = recovery.unwrap_or_else(|error| {
                 if self.known_troubles.insert(key.to_string()) {
                     tracing::warn!(%rank, %error, "kv events cannot be recovered");
@@ -287,13 +295,22 @@ impl State {
                 None
             });
             plans.push(FeedPlan {
-                address: address.clone(),
-                publisher_id: source.publisher_id,
+                source,
+                publisher_id: record.publisher_id,
                 content: Content::Kv { rank, epoch: self.workers[&rank.worker].epoch, recovery },
             });
         }
         let ambiguous = self.ambiguous.len();
         (plans, ambiguous)
+    }
+}
+
+/// How to hear a channel; `None` if it is of a kind that is not spoken here.
+fn source(channel: &EventChannelRecord, nats: bool) -> Option<Source> {
+    match &channel.transport {
+        EventTransport::Zmq { endpoint } => Some(Source::Zmq(endpoint.clone())),
+        EventTransport::Nats { .. } if nats => Some(Source::Nats(channel.scope.subject(&channel.topic))),
+        EventTransport::Nats { .. } | EventTransport::Other => None,
     }
 }
 

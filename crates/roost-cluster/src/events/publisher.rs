@@ -3,6 +3,7 @@
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use super::envelope::Envelope;
 use super::kv::encode_kv_events;
 use super::load::Load;
 use super::sequence::SequenceEvent;
+use crate::nats::NatsClient;
 use crate::record::{EndpointId, EventChannelRecord, EventScope, EventTransport, Topic};
 use crate::zmtp::PubSocket;
 
@@ -48,12 +50,20 @@ pub struct Publisher {
     publisher_id: u64,
     topic: Topic,
     record: EventChannelRecord,
-    socket: PubSocket,
+    way: Way,
     /// Held while a message is queued, so that sequence order is sending order.
     sequence: Mutex<u64>,
 }
 
-/// Counters of a [`Publisher`].
+#[derive(Debug)]
+enum Way {
+    /// A socket of its own.
+    Zmq(PubSocket),
+    /// A subject.
+    Nats(NatsClient, Arc<str>),
+}
+
+/// Counters of a [`Publisher`]. On NATS only the messages are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PublisherStats {
     /// Connected subscribers.
@@ -79,13 +89,37 @@ impl Publisher {
             Some(host) => format!("tcp://{host}:{port}"),
             None => format!("tcp://{}", SocketAddr::new(config.bind.ip(), port)),
         };
+        let transport = EventTransport::Zmq { endpoint };
+        Ok(Self::new(config.endpoint, config.topic, publisher_id, transport, Way::Zmq(socket)))
+    }
+
+    /// Publishes over a connection to NATS, under `publisher_id` or a new random one.
+    pub fn on_nats(
+        client: NatsClient,
+        endpoint: EndpointId,
+        topic: Topic,
+        publisher_id: Option<u64>,
+    ) -> Self {
+        let scope = EventScope::Endpoint { endpoint: endpoint.clone() };
+        let transport = EventTransport::Nats { subject_prefix: scope.subject_prefix() };
+        let way = Way::Nats(client, scope.subject(topic.as_str()).into());
+        Self::new(endpoint, topic, publisher_id.unwrap_or_else(random_publisher_id), transport, way)
+    }
+
+    fn new(
+        endpoint: EndpointId,
+        topic: Topic,
+        publisher_id: u64,
+        transport: EventTransport,
+        way: Way,
+    ) -> Self {
         let record = EventChannelRecord {
-            scope: EventScope::Endpoint { endpoint: config.endpoint },
-            topic: config.topic.as_str().to_owned(),
+            scope: EventScope::Endpoint { endpoint },
+            topic: topic.as_str().to_owned(),
             publisher_id,
-            transport: EventTransport::Zmq { endpoint },
+            transport,
         };
-        Ok(Self { publisher_id, topic: config.topic, record, socket, sequence: Mutex::new(0) })
+        Self { publisher_id, topic, record, way, sequence: Mutex::new(0) }
     }
 
     /// The publisher's id.
@@ -120,8 +154,14 @@ impl Publisher {
     /// [`Topic::ActiveSequences`].
     pub fn publish_sequences(&self, events: &[SequenceEvent]) {
         debug_assert_eq!(self.topic, Topic::ActiveSequences);
-        for batch in events.chunks(MAX_SEQUENCES) {
-            self.publish(SequenceEvent::encode_batch(batch));
+        match &self.way {
+            Way::Zmq(_) => {
+                for batch in events.chunks(MAX_SEQUENCES) {
+                    self.publish(SequenceEvent::encode_batch(batch));
+                }
+            }
+            // Dynamo reads them one by one there.
+            Way::Nats(..) => events.iter().for_each(|event| self.publish(event.encode())),
         }
     }
 
@@ -133,18 +173,19 @@ impl Publisher {
 
     /// Counters so far.
     pub fn stats(&self) -> PublisherStats {
-        let socket = self.socket.stats();
-        PublisherStats {
-            subscribers: socket.peers,
-            published: *self.sequence.lock(),
-            sent: socket.sent,
-            dropped: socket.dropped,
-        }
+        let published = *self.sequence.lock();
+        let Way::Zmq(socket) = &self.way else {
+            return PublisherStats { published, ..PublisherStats::default() };
+        };
+        let socket = socket.stats();
+        PublisherStats { subscribers: socket.peers, published, sent: socket.sent, dropped: socket.dropped }
     }
 
     /// Closes the socket and waits for its tasks.
     pub async fn close(&self) {
-        self.socket.close().await;
+        if let Way::Zmq(socket) = &self.way {
+            socket.close().await;
+        }
     }
 
     fn publish(&self, payload: Vec<u8>) {
@@ -158,7 +199,10 @@ impl Publisher {
             payload: Bytes::from(payload),
         };
         *sequence += 1;
-        self.socket.publish(&envelope.to_message());
+        match &self.way {
+            Way::Zmq(socket) => socket.publish(&envelope.to_message()),
+            Way::Nats(client, subject) => client.publish(subject, envelope.encode().into()),
+        }
     }
 }
 

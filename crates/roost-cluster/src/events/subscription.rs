@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
 use roost_kv::KvEvent;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
@@ -15,6 +14,7 @@ use super::envelope::Envelope;
 use super::kv::decode_kv_events;
 use super::load::Load;
 use super::sequence::SequenceEvent;
+use crate::nats::{NatsClient, NatsEvent};
 use crate::record::Topic;
 use crate::zmtp::{Connection, ZmtpError};
 
@@ -28,13 +28,21 @@ const FAILURES_TO_WARN: u32 = 3;
 pub(crate) struct Subscription {
     /// Travels with everything received.
     pub(crate) id: u64,
-    /// `tcp://HOST:PORT` of the publisher.
-    pub(crate) endpoint: String,
+    pub(crate) source: Origin,
     pub(crate) topic: Topic,
     /// The publisher that the record names; messages of others are dropped.
     pub(crate) publisher_id: u64,
     pub(crate) out: mpsc::Sender<Received>,
     pub(crate) meter: Arc<Meter>,
+}
+
+/// Where messages come from.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    /// The publisher's own socket, `tcp://HOST:PORT`.
+    Zmq(String),
+    /// A subject that publishers may share.
+    Nats(NatsClient, String),
 }
 
 /// What all subscriptions count together.
@@ -63,24 +71,44 @@ pub(crate) enum Signal {
     Binding(BindingEvent),
 }
 
+/// Nobody takes what is received.
+#[derive(Debug)]
+struct Unheard;
+
 impl Subscription {
     /// Runs until the receiver of `out` is gone or the task is dropped.
     pub(crate) async fn run(self) {
+        // Nobody listens any more, or NATS has ended: either way this is over.
+        let _over = match &self.source {
+            Origin::Zmq(endpoint) => self.follow_socket(endpoint).await,
+            Origin::Nats(client, subject) => self.follow_subject(client, subject).await,
+        };
+    }
+
+    async fn follow_subject(&self, client: &NatsClient, subject: &str) -> Result<(), Unheard> {
+        let mut events = client.subscribe(subject, self.publisher_id).await.ok_or(Unheard)?;
+        while let Some(event) = events.next().await {
+            match event {
+                NatsEvent::Up => self.tell(Signal::Connected).await?,
+                NatsEvent::Down => self.tell(Signal::Disconnected).await?,
+                NatsEvent::Message(envelope) => self.pass_on(Ok(envelope), subject).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn follow_socket(&self, endpoint: &str) -> Result<(), Unheard> {
         let mut pause = FIRST_PAUSE;
         let mut failures = 0;
         loop {
             let begin = Instant::now();
-            match self.session(&mut failures).await {
-                Ok(()) => return,
-                Err(error) => {
-                    failures += 1;
-                    let (endpoint, topic) = (&self.endpoint, self.topic.as_str());
-                    if failures == FAILURES_TO_WARN {
-                        tracing::warn!(endpoint, topic, %error, "event publisher is not reachable; trying again");
-                    } else {
-                        tracing::debug!(endpoint, topic, %error, "event publisher is not reachable; trying again");
-                    }
-                }
+            let Err(error) = self.session(endpoint, &mut failures).await else { return Err(Unheard) };
+            failures += 1;
+            let topic = self.topic.as_str();
+            if failures == FAILURES_TO_WARN {
+                tracing::warn!(endpoint, topic, %error, "event publisher is not reachable; trying again");
+            } else {
+                tracing::debug!(endpoint, topic, %error, "event publisher is not reachable; trying again");
             }
             pause =
                 if begin.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
@@ -89,9 +117,9 @@ impl Subscription {
     }
 
     /// One connection, to its end. `Ok` means that nobody listens any more.
-    async fn session(&self, failures: &mut u32) -> Result<(), ZmtpError> {
-        let mut connection = Connection::subscribe(&self.endpoint, self.topic.as_str()).await?;
-        tracing::debug!(endpoint = self.endpoint, topic = self.topic.as_str(), "subscribed");
+    async fn session(&self, endpoint: &str, failures: &mut u32) -> Result<(), ZmtpError> {
+        let mut connection = Connection::subscribe(endpoint, self.topic.as_str()).await?;
+        tracing::debug!(endpoint, topic = self.topic.as_str(), "subscribed");
         *failures = 0;
         if self.tell(Signal::Connected).await.is_err() {
             return Ok(());
@@ -104,28 +132,31 @@ impl Subscription {
                     return if told.is_err() { Ok(()) } else { Err(error) };
                 }
             };
-            match self.decode(&frames) {
-                Ok(signal) => {
-                    if self.tell(signal).await.is_err() {
-                        return Ok(());
-                    }
-                }
-                Err(error) => {
-                    if self.meter.undecodable.fetch_add(1, Ordering::Relaxed) == 0 {
-                        tracing::warn!(endpoint = self.endpoint, topic = self.topic.as_str(), %error,
-                            "event message dropped; further ones are counted only");
-                    }
-                }
+            if self.pass_on(Envelope::from_frames(&frames), endpoint).await.is_err() {
+                return Ok(());
             }
         }
     }
 
-    async fn tell(&self, signal: Signal) -> Result<(), mpsc::error::SendError<Received>> {
-        self.out.send(Received { id: self.id, signal }).await
+    /// Hands a message on; one that cannot be used is counted.
+    async fn pass_on(&self, envelope: Result<Envelope, EventError>, from: &str) -> Result<(), Unheard> {
+        match envelope.and_then(|envelope| self.decode(&envelope)) {
+            Ok(signal) => self.tell(signal).await,
+            Err(error) => {
+                if self.meter.undecodable.fetch_add(1, Ordering::Relaxed) == 0 {
+                    tracing::warn!(from, topic = self.topic.as_str(), %error,
+                        "event message dropped; further ones are counted only");
+                }
+                Ok(())
+            }
+        }
     }
 
-    fn decode(&self, frames: &[Bytes]) -> Result<Signal, EventError> {
-        let envelope = Envelope::from_frames(frames)?;
+    async fn tell(&self, signal: Signal) -> Result<(), Unheard> {
+        self.out.send(Received { id: self.id, signal }).await.map_err(|_| Unheard)
+    }
+
+    fn decode(&self, envelope: &Envelope) -> Result<Signal, EventError> {
         if envelope.publisher_id != self.publisher_id || envelope.topic != self.topic.as_str() {
             return Err(EventError::Envelope(format!(
                 "publisher {:x} of {:?} instead of {:x}",

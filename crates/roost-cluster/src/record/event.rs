@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::RecordError;
 use super::endpoint::{EndpointId, InstanceRecord};
-use super::key::RecordKey;
+use super::key::{RecordKey, percent_encode_into};
 
 /// Topics of the event plane that are used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,6 +58,31 @@ impl EventScope {
         let EventScope::Endpoint { endpoint } = self;
         endpoint
     }
+
+    /// First part of the NATS subjects of this scope's events.
+    pub fn subject_prefix(&self) -> String {
+        let EndpointId { namespace, component, name } = self.endpoint();
+        let mut prefix = String::new();
+        for (label, value) in [("namespace", namespace), (".component", component), (".endpoint", name)] {
+            prefix.push_str(label);
+            prefix.push('.');
+            token(&mut prefix, value);
+        }
+        prefix
+    }
+
+    /// The NATS subject of a topic.
+    pub fn subject(&self, topic: &str) -> String {
+        let mut subject = self.subject_prefix();
+        subject.push('.');
+        token(&mut subject, topic);
+        subject
+    }
+}
+
+/// Appends one token of a subject: what has a meaning in subjects is escaped.
+fn token(out: &mut String, text: &str) {
+    percent_encode_into(out, text, |b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
 }
 
 /// How a publisher is reached.
@@ -69,7 +94,7 @@ pub enum EventTransport {
         /// Address to connect to.
         endpoint: String,
     },
-    /// Core NATS subjects; not spoken here.
+    /// Core NATS subjects.
     Nats {
         /// First part of the subject.
         subject_prefix: String,

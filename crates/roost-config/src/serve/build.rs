@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::{
     AffinityMode, AffinityOptions, BusyThresholds, CostOptions, DiscoveryBackend, DiscoveryOptions,
     ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, LimitOptions, LogFormat, LogOptions,
-    MetricsOptions, ModelOptions, NamespaceFilter, PlaneOptions, PlaneTls, ProcessOptions, QueueOptions,
-    QueuePolicy, ReasoningField, ReliabilityOptions, RouterMode, RouterOptions, Serve, TokenizerBackend,
-    TokenizerOptions,
+    MetricsOptions, ModelOptions, NamespaceFilter, NatsOptions, PlaneOptions, PlaneTls, ProcessOptions,
+    QueueOptions, QueuePolicy, ReasoningField, ReliabilityOptions, RouterMode, RouterOptions, Serve,
+    TokenizerBackend, TokenizerOptions,
 };
 use crate::{effective::Effective, problem::Problem, resolve::Resolved, value::Value, values::Values};
 
@@ -80,6 +80,7 @@ pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>)
             queue_capacity: values.size("event-queue-capacity"),
             replica_sync: values.switch("router-replica-sync"),
             host: values.text("event-plane-host"),
+            nats: (values.choice("event-plane") == "nats").then(|| nats(values)),
         },
         model: ModelOptions {
             name: values.text("model-name"),
@@ -104,6 +105,18 @@ pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>)
         },
         effective,
         notices,
+    }
+}
+
+fn nats(values: &Values) -> NatsOptions {
+    NatsOptions {
+        servers: values.required_text("nats-server"),
+        user: values.text("nats-auth-username").zip(values.text("nats-auth-password")),
+        token: values.text("nats-auth-token"),
+        nkey: values.text("nats-auth-nkey"),
+        credentials: values.path("nats-auth-credentials-file"),
+        ca: values.path("nats-tls-ca-cert-path"),
+        client: values.path("nats-tls-client-cert-path").zip(values.path("nats-tls-client-key-path")),
     }
 }
 

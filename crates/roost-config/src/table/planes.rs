@@ -109,28 +109,13 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
         .env(&["DYN_TCP_LATENCY_TRACE"])
         .default("false")
         .refused(NOT_AVAILABLE),
-    option("nats-tls-ca-cert-path", Kind::Path, "TLS to NATS.")
-        .env(&["NATS_TLS_CA_CERT_PATH"])
-        .no_effect(NATS_UNUSED),
-    option("nats-tls-insecure", Kind::Switch, "TLS to NATS.")
-        .env(&["NATS_TLS_INSECURE"])
-        .default("false")
-        .no_effect(NATS_UNUSED),
-    option("nats-tls-client-cert-path", Kind::Path, "TLS to NATS.")
-        .env(&["NATS_TLS_CLIENT_CERT_PATH"])
-        .no_effect(NATS_UNUSED),
-    option("nats-tls-client-key-path", Kind::Path, "TLS to NATS.")
-        .env(&["NATS_TLS_CLIENT_KEY_PATH"])
-        .no_effect(NATS_UNUSED),
 ];
-
-const NATS_UNUSED: &str = "no plane uses NATS";
 
 pub(crate) static EVENTS: &[OptionSpec] = &[
     option(
         "event-plane",
-        Kind::Choice { accepted: &["zmq"], unavailable: &[NATS] },
-        "How events of workers arrive.",
+        Kind::Choice { accepted: &["zmq", "nats"], unavailable: &[] },
+        "How this frontend tells others; `nats` also hears workers that publish there. Those on sockets are always heard.",
     )
     .env(&["DYN_EVENT_PLANE"])
     .default("zmq"),
@@ -141,6 +126,30 @@ pub(crate) static EVENTS: &[OptionSpec] = &[
     )
     .env(&["DYN_EVENT_PLANE_CODEC"])
     .default("msgpack"),
+    option("nats-server", Kind::Text, "NATS servers of the event plane: URLs, separated by commas.")
+        .env(&["NATS_SERVER"])
+        .default("nats://localhost:4222")
+        .secret(),
+    option("nats-auth-username", Kind::Text, "User towards NATS.").env(&["NATS_AUTH_USERNAME"]),
+    option("nats-auth-password", Kind::Text, "Password towards NATS.").env(&["NATS_AUTH_PASSWORD"]).secret(),
+    option("nats-auth-token", Kind::Text, "Token towards NATS, if there is no user.")
+        .env(&["NATS_AUTH_TOKEN"])
+        .secret(),
+    option("nats-auth-nkey", Kind::Text, "Seed of an NKey towards NATS, if there is no token.")
+        .env(&["NATS_AUTH_NKEY"])
+        .secret(),
+    option("nats-auth-credentials-file", Kind::Path, "Credentials towards NATS, if there is no NKey.")
+        .env(&["NATS_AUTH_CREDENTIALS_FILE"]),
+    option("nats-tls-ca-cert-path", Kind::Path, "Certificates to trust in NATS servers instead of the system's.")
+        .env(&["NATS_TLS_CA_CERT_PATH"]),
+    option("nats-tls-insecure", Kind::Switch, "Trust any NATS server.")
+        .env(&["NATS_TLS_INSECURE"])
+        .default("false")
+        .refused("a server that anybody can be is not trusted: give --nats-tls-ca-cert-path"),
+    option("nats-tls-client-cert-path", Kind::Path, "Own certificate towards NATS.")
+        .env(&["NATS_TLS_CLIENT_CERT_PATH"]),
+    option("nats-tls-client-key-path", Kind::Path, "Key of that certificate.")
+        .env(&["NATS_TLS_CLIENT_KEY_PATH"]),
     option(
         "event-queue-capacity",
         integer(16, 1 << 24),

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use roost_cluster::Discovery;
 use roost_cluster::record::Codec;
+use roost_cluster::{Discovery, NatsClient};
 use tokio_util::sync::CancellationToken;
 
 use super::Faults;
@@ -53,6 +53,8 @@ pub struct EventsConfig {
     /// Host that subscribers connect to; by default `bind`, or the request listener's address when that
     /// is a wildcard.
     pub advertise_host: Option<String>,
+    /// Publish over NATS instead.
+    pub nats: Option<NatsClient>,
 }
 
 /// Where the model's files are served.
@@ -75,7 +77,11 @@ impl WorkerConfig {
             listen: roost_wire::WorkerConfig::default(),
             codec: Codec::Msgpack,
             instance_id: None,
-            events: Some(EventsConfig { bind: IpAddr::V4(Ipv4Addr::LOCALHOST), advertise_host: None }),
+            events: Some(EventsConfig {
+                bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
+                advertise_host: None,
+                nats: None,
+            }),
             local_indexer: true,
             system: None,
             device_type: "cuda".to_owned(),

@@ -190,5 +190,5 @@ fn feeds_follow_sources_of_joined_workers_and_their_ranks() {
 }
 
 fn interest(kv_events: bool) -> Interest {
-    Interest { kv_events, sequences: false, bindings: false, own_publisher: None }
+    Interest { kv_events, sequences: false, bindings: false, own_publisher: None, nats: false }
 }
