@@ -54,10 +54,26 @@ fn sessions(name: &str, count: usize) -> Vec<String> {
 /// Waits until the frontends hear each other, and then wants every session followed in both directions.
 pub(crate) async fn stand_side_by_side(cluster: &Cluster, other: SocketAddr, model: &str) -> Result<()> {
     hear_each_other(cluster, other, model).await?;
-    for (from, to, way) in [(cluster.address, other, "there"), (other, cluster.address, "back")] {
-        assert!(follows(to, from, model, &sessions(way, 10)).await?, "{way}");
+    for session in sessions("there", 10) {
+        let home = turn(cluster.address, model, &session, &format!("{session} begins here")).await?;
+        // The other one cannot be asked what it knows; it has been told before it answers something else.
+        serves(cluster, other, model).await?;
+        let next = turn(other, model, &session, &format!("and {session} goes on there")).await?;
+        assert_eq!(next, home, "{session}");
+    }
+    for session in sessions("back", 10) {
+        let before = imported(cluster).await?;
+        let home = turn(other, model, &session, &format!("{session} begins there")).await?;
+        cluster.until("the binding has come", async || Ok(imported(cluster).await? > before)).await?;
+        let next = turn(cluster.address, model, &session, &format!("and {session} goes on here")).await?;
+        assert_eq!(next, home, "{session}");
     }
     Ok(())
+}
+
+/// Bindings of other frontends that were taken over.
+async fn imported(cluster: &Cluster) -> Result<f64> {
+    cluster.metric_sum("roost_affinity_replica_bindings_total", "imported").await
 }
 
 async fn hear_each_other(cluster: &Cluster, other: SocketAddr, model: &str) -> Result<()> {
@@ -84,15 +100,10 @@ async fn two_frontends_of_ours_follow_each_others_bindings() -> Result<()> {
     hear_each_other(&first, second.address, MODEL).await?;
     for (from, to, way) in [(&first, &second, "there"), (&second, &first, "back")] {
         for session in sessions(way, 10) {
-            let imported = "roost_affinity_replica_bindings_total";
-            let before = to.metric_sum(imported, "imported").await?;
+            let before = imported(to).await?;
             let home = turn(from.address, MODEL, &session, &format!("{session} begins here")).await?;
             // These engines answer within a millisecond, before their binding has come over.
-            to.until(
-                "the binding has come",
-                async || Ok(to.metric_sum(imported, "imported").await? > before),
-            )
-            .await?;
+            to.until("the binding has come", async || Ok(imported(to).await? > before)).await?;
             let next = turn(to.address, MODEL, &session, &format!("and {session} goes on there")).await?;
             assert_eq!(next, home, "{session}");
         }

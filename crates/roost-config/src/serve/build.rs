@@ -80,7 +80,7 @@ pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>)
             queue_capacity: values.size("event-queue-capacity"),
             replica_sync: values.switch("router-replica-sync"),
             host: values.text("event-plane-host"),
-            nats: (values.choice("event-plane") == "nats").then(|| nats(values)),
+            nats: Some(nats(values)).filter(|_| values.choice("event-plane") == "nats"),
         },
         model: ModelOptions {
             name: values.text("model-name"),

@@ -79,7 +79,6 @@ fn check_all_read(command: &'static CommandSpec, build: impl FnOnce(&Values)) {
         "router-kv-overlap-score-weight",
         "request-plane",
         "response-plane",
-        "event-plane",
         "event-plane-codec",
     ] {
         supported.remove(elsewhere);
