@@ -3,6 +3,7 @@
 mod calls;
 mod encryption;
 mod faults;
+mod flow;
 mod harness;
 mod listening;
 mod losing;
