@@ -65,8 +65,10 @@ pub(super) async fn answer(shared: Arc<Shared>, request: Request, handler: Arc<d
     let id: Arc<str> = request.control.id.as_str().into();
     let mut controls = Controls { reader, inbox: BytesMut::new() };
     let cancellation = Cancellation::default();
-    let mut writing =
-        pin!(Writer { writer, out: Vec::new(), counters }.write(request, handler, cancellation.clone()));
+    let mut writing = pin!(
+        Writer { writer, out: Vec::new(), counters, cancellation: cancellation.clone() }
+            .write(request, handler)
+    );
     let mut stop_deadline = None;
     let end = loop {
         tokio::select! {
@@ -129,15 +131,11 @@ struct Writer<'a> {
     /// Frames not written yet.
     out: Vec<u8>,
     counters: &'a WorkerCounters,
+    cancellation: Cancellation,
 }
 
 impl Writer<'_> {
-    async fn write(
-        mut self,
-        request: Request,
-        handler: Arc<dyn Handler>,
-        cancellation: Cancellation,
-    ) -> io::Result<End> {
+    async fn write(mut self, request: Request, handler: Arc<dyn Handler>) -> io::Result<End> {
         let Request { path, headers, control, home, body } = request;
         let handshake = HandshakeMessage { subject: home.subject, stream_type: "response".to_owned() };
         self.put_control(&handshake);
@@ -155,7 +153,7 @@ impl Writer<'_> {
             path,
             codec,
             headers,
-            cancellation: cancellation.clone(),
+            cancellation: self.cancellation.clone(),
         };
         let accepted = match refusal {
             None => handler.handle(context, body).await,
@@ -164,7 +162,7 @@ impl Writer<'_> {
         match accepted {
             Ok(items) => {
                 self.put_control(&Prologue::default());
-                self.write_items(items, codec, &cancellation).await
+                self.write_items(items, codec).await
             }
             Err(error) => {
                 self.put_control(&Prologue::refused(error));
@@ -175,12 +173,7 @@ impl Writer<'_> {
         }
     }
 
-    async fn write_items(
-        &mut self,
-        mut items: ItemStream,
-        codec: Codec,
-        cancellation: &Cancellation,
-    ) -> io::Result<End> {
+    async fn write_items(&mut self, mut items: ItemStream, codec: Codec) -> io::Result<End> {
         let complete = loop {
             // Items that are ready together are written together.
             let ready = std::future::poll_fn(|cx| Poll::Ready(items.as_mut().poll_next(cx))).await;
@@ -192,7 +185,7 @@ impl Writer<'_> {
                 }
             };
             match item {
-                None => break !cancellation.is_stopped(),
+                None => break !self.cancellation.is_stopped(),
                 Some(Item::Abort) => break false,
                 Some(item) => {
                     let last = matches!(item, Item::Error(_));
@@ -250,8 +243,12 @@ impl Writer<'_> {
     async fn flush(&mut self) -> io::Result<()> {
         if !self.out.is_empty() {
             self.counters.sent_bytes.add(self.out.len() as u64);
-            self.writer.write_all(&self.out).await?;
-            self.writer.flush().await?;
+            let written = async {
+                self.writer.write_all(&self.out).await?;
+                self.writer.flush().await
+            };
+            // The handler's stream is dropped next and must know why.
+            written.await.inspect_err(|_| self.cancellation.kill())?;
             self.out.clear();
         }
         Ok(())
