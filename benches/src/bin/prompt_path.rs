@@ -1,6 +1,9 @@
 //! What a session's next turn costs between body bytes and wire bytes, stage by stage and as a whole.
 //!
-//! `cargo run --release -p roost-benches --bin prompt_path -- MODEL_DIR [context bytes] [runs]`
+//! `cargo run --release -p roost-benches --bin prompt_path -- MODEL_DIR [context bytes] [runs] [turn]`
+//!
+//! With `turn` (`stateless`, `segments`, `session`, `both`) nothing is timed: that turn and the one before it are run so
+//! many times, for tools that count instructions. Pin the process to one core: the encoder spreads long texts over all.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,13 +14,17 @@ use anyhow::{Context, anyhow};
 use bytes::Bytes;
 use roost_benches::time::{Timing, timed};
 use roost_benches::{Conversation, Size};
-use roost_frontend::{HashedPrompt, MemoryConfig, PromptMemory, PromptRequest};
+use roost_frontend::{HashedPrompt, MemoryConfig, PromptMemory, PromptRequest, Recalled};
 use roost_kv::{Blocks, hash};
-use roost_openai::{ChatRequest, FieldPolicy, Raw};
+use roost_openai::{ApiError, ChatRequest, FieldPolicy, Raw};
 use roost_template::{ChatTemplate, RenderInput, TemplateFiles};
 use roost_tokenizer::{Backend, Tokenizer};
 use roost_wire::Codec;
 use roost_wire::message::{EngineRequest, TokenIdFormat};
+
+/// As in the shipped binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const BLOCK_SIZE: u32 = 64;
 
@@ -30,7 +37,7 @@ fn main() -> anyhow::Result<()> {
     let mut conversation = Conversation::new("m", 1, Size { context, turn: 2400, tools: 12 });
     let body = conversation.body();
     conversation.grow();
-    Bench { folder: &folder, runs, body, next: conversation.body() }.run()
+    Bench { folder: &folder, runs, body, next: conversation.body() }.run(arguments.next().as_deref())
 }
 
 struct Bench<'a> {
@@ -50,13 +57,21 @@ struct Route<'a> {
 }
 
 impl Route<'_> {
-    fn prompt(&self, request: &ChatRequest) -> anyhow::Result<HashedPrompt> {
+    fn prompt(
+        &self,
+        body: &Bytes,
+        request: &ChatRequest,
+        recalled: Option<Recalled>,
+    ) -> anyhow::Result<HashedPrompt> {
         Ok(self.memory.prompt(&PromptRequest {
             model: "m",
             session: Some("s"),
             parent: None,
             template: self.template,
             tokenizer: self.tokenizer,
+            messages_at: request.messages.offset_in(body).context("messages are part of the body")?,
+            body: body.clone(),
+            recalled,
             input: input(request),
             block_size: BLOCK_SIZE,
             seed: hash::BASE_SEED,
@@ -64,14 +79,24 @@ impl Route<'_> {
     }
 
     fn turn(&self, body: &Bytes) -> anyhow::Result<(Blocks, Bytes)> {
-        let request = parse(body)?;
-        let HashedPrompt { ids, blocks, .. } = self.prompt(&request)?;
+        let recalled = self.memory.recall("s", body);
+        let request = match &recalled {
+            Some(recalled) => {
+                parsed(ChatRequest::parse_familiar(body, recalled.familiar, FieldPolicy::Ignore))?
+            }
+            None => parse(body)?,
+        };
+        let HashedPrompt { ids, blocks, .. } = self.prompt(body, &request, recalled)?;
         Ok((blocks, wire(ids)?))
     }
 }
 
 fn parse(body: &Bytes) -> anyhow::Result<ChatRequest> {
-    ChatRequest::parse(body, FieldPolicy::Ignore).map_err(|e| anyhow!("{}", e.message()))
+    parsed(ChatRequest::parse(body, FieldPolicy::Ignore))
+}
+
+fn parsed(request: Result<ChatRequest, ApiError>) -> anyhow::Result<ChatRequest> {
+    request.map_err(|e| anyhow!("{}", e.message()))
 }
 
 fn input(request: &ChatRequest) -> RenderInput<'_> {
@@ -91,7 +116,7 @@ impl Bench<'_> {
         Ok(Tokenizer::load(&self.folder.join("tokenizer.json"), Backend::Fast, true)?)
     }
 
-    fn run(&self) -> anyhow::Result<()> {
+    fn run(&self, only: Option<&str>) -> anyhow::Result<()> {
         let Bench { runs, next, .. } = self;
         let runs = *runs;
         let template = &ChatTemplate::from_files(&TemplateFiles::in_folder(self.folder))?;
@@ -103,12 +128,27 @@ impl Bench<'_> {
             [(tokenizer, off), (cached, off), (tokenizer, memory), (cached, memory)]
                 .map(|(tokenizer, memory)| Route { template, tokenizer, memory });
 
+        if let Some(only) = only {
+            let turn = match only {
+                "stateless" => &stateless,
+                "segments" => &segments,
+                "session" => &session,
+                "both" => &both,
+                _ => anyhow::bail!("no such turn: {only}"),
+            };
+            for _ in 0..runs {
+                turn.turn(&self.body)?;
+                turn.turn(next)?;
+            }
+            return Ok(());
+        }
+
         let request = parse(next)?;
         let text = template.render(&input(&request))?.text;
         let ids: Arc<[u32]> = tokenizer.encode(&text, false)?.into();
         let before = stateless.turn(&self.body)?;
         anyhow::ensure!(both.turn(&self.body)? == before && both.turn(next)? == stateless.turn(next)?);
-        let new = ids.len() - stateless.prompt(&parse(&self.body)?)?.ids.len();
+        let new = ids.len() - stateless.prompt(&self.body, &parse(&self.body)?, None)?.ids.len();
 
         let mut out = std::io::stdout().lock();
         writeln!(
@@ -132,7 +172,7 @@ impl Bench<'_> {
         row("hash", timed(runs, || (), |()| Blocks::compute(&ids, BLOCK_SIZE, hash::BASE_SEED)))?;
         row("wire", timed(runs, || (), |()| wire(Arc::clone(&ids))))?;
         let prime = || both.turn(&self.body);
-        row("render to hash, session remembered", timed(runs, prime, |_| both.prompt(&request)))?;
+        row("render to hash, session remembered", timed(runs, prime, |_| both.prompt(next, &request, None)))?;
         let cold =
             self.unseen(&|tokenizer| Route { template, tokenizer, memory: off }.turn(next).map(drop))?;
         row("turn, cold", cold)?;

@@ -33,5 +33,5 @@ pub use config::{Config, Http, ModelSource, Prepare, Route};
 pub use feed::Replicas;
 pub use frontend::{Frontend, Parts};
 pub use plane::PlaneRecovery;
-pub use prepare::memory::{HashedPrompt, MemoryConfig, PromptError, PromptMemory, PromptRequest};
+pub use prepare::memory::{HashedPrompt, MemoryConfig, PromptError, PromptMemory, PromptRequest, Recalled};
 pub use roost_template::DeepSeekStyle;

@@ -22,7 +22,7 @@ use roost_wire::message::{
 use self::calls::Calls;
 use crate::finish::Finisher;
 use crate::models::{Lookup, Model};
-use crate::prepare::memory::{PromptError, PromptRequest};
+use crate::prepare::memory::{PromptError, PromptRequest, Recalled};
 use crate::respond::choice::{Choice, Ending};
 use crate::respond::choices::Choices;
 use crate::respond::logprobs::{self, Logprobs};
@@ -106,12 +106,19 @@ pub(crate) fn prepare(
 }
 
 fn chat(shared: &Shared, body: &Bytes, session: Session, received: Instant) -> Outcome {
-    let request = ChatRequest::parse(body, shared.config.http.fields).map_err(Refused::early)?;
+    let policy = shared.config.http.fields;
+    let recalled = session.id.as_deref().and_then(|session| shared.memory.recall(session, body));
+    let request = match &recalled {
+        Some(recalled) => ChatRequest::parse_familiar(body, recalled.familiar, policy),
+        None => ChatRequest::parse(body, policy),
+    };
+    let request = request.map_err(Refused::early)?;
     let session = session.with_control(request.generation.nvext.session_control.as_ref());
     shared.metrics.ignored_fields(request.ignored.0.len());
     let model = find(shared, &request.model, &session).map_err(Refused::early)?;
     let mut finisher = Finisher::begin(shared, &model, Flavor::Chat, request.generation.stream, received);
-    let result = prompt_ids(shared, &model, &request, &session, &mut finisher);
+    let result =
+        prompt_ids(shared, &model, Read { body, request: &request, recalled }, &session, &mut finisher);
     let ids = finisher.check(result).map_err(Refused::counted)?;
     let calls = finisher.check(Calls::of(&request, &model)).map_err(Refused::counted)?;
     let asked = Asked { flavor: Flavor::Chat, generation: request.generation, calls: Some(calls) };
@@ -179,10 +186,17 @@ impl From<Vec<u32>> for PromptIds {
     }
 }
 
+/// A chat request as it was read.
+struct Read<'a> {
+    body: &'a Bytes,
+    request: &'a ChatRequest,
+    recalled: Option<Recalled>,
+}
+
 fn prompt_ids(
     shared: &Shared,
     model: &Model,
-    request: &ChatRequest,
+    Read { body, request, recalled }: Read<'_>,
     session: &Session,
     finisher: &mut Finisher,
 ) -> Result<PromptIds, ApiError> {
@@ -191,12 +205,16 @@ fn prompt_ids(
     }
     let template = model.assets.template.as_ref().map_err(|why| ApiError::invalid("model", why.clone()))?;
     let kwargs = template_kwargs(request)?;
+    let messages_at = request.messages.offset_in(body).expect("messages are a slice of the body");
     let prompt = shared.memory.prompt(&PromptRequest {
         model: &model.mdcsum,
         session: session.id.as_deref(),
         parent: session.parent.as_deref(),
         template,
         tokenizer: &model.assets.tokenizer,
+        messages_at,
+        recalled: recalled.filter(|recalled| recalled.familiar.messages == messages_at),
+        body: body.clone(),
         input: RenderInput {
             tools: request.tools.as_ref().map(Raw::as_str),
             kwargs: kwargs.as_deref(),

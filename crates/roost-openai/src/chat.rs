@@ -66,12 +66,49 @@ pub enum ToolChoice {
     Named(String),
 }
 
+/// The part of a body that an earlier body had too: what is known to be valid there need not be read again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Familiar {
+    /// Where the list of messages opens.
+    pub messages: usize,
+    /// The end of the last message that is known.
+    pub end: usize,
+}
+
 impl ChatRequest {
     /// Splits and checks a request body.
     pub fn parse(body: &Bytes, policy: FieldPolicy) -> Result<Self, ApiError> {
         let mut fields = Fields::of_body(body)?;
-        let mut ignored = Ignored::default();
         let messages = fields.slice("messages").ok_or_else(|| fields.missing("messages"))?;
+        Self::interpret(fields, messages, policy)
+    }
+
+    /// As [`parse`](Self::parse), for a body whose bytes up to `familiar.end` are those of a body that was parsed: the
+    /// messages among them are skipped.
+    pub fn parse_familiar(body: &Bytes, familiar: Familiar, policy: FieldPolicy) -> Result<Self, ApiError> {
+        // Whatever is wrong is said of the body as it came.
+        Self::without_familiar(body, familiar, policy).map_or_else(|| Self::parse(body, policy), Ok)
+    }
+
+    /// Parses the body with one short message in place of those that are known.
+    fn without_familiar(body: &Bytes, familiar: Familiar, policy: FieldPolicy) -> Option<Self> {
+        const STUB: &[u8] = b"[{}";
+        let Familiar { messages: start, end } = familiar;
+        // Only behind a closing bracket is it sure that a message ends, whatever follows.
+        let known = body.get(start..end).filter(|known| known.starts_with(b"[") && known.ends_with(b"}"))?;
+        let short = Bytes::from([&body[..start], STUB, &body[end..]].concat());
+        let mut fields = Fields::of_body(&short).ok()?;
+        let rest = fields.slice("messages")?;
+        if rest.offset_in(&short)? != start {
+            return None;
+        }
+        let messages =
+            Raw::slice_of_bytes(body, start..start + known.len() + rest.as_bytes().len() - STUB.len());
+        Self::interpret(fields, messages, policy).ok()
+    }
+
+    fn interpret(mut fields: Fields<'_>, messages: Raw, policy: FieldPolicy) -> Result<Self, ApiError> {
+        let mut ignored = Ignored::default();
         check_messages(&messages)?;
         let model: String = fields.required("model")?;
         if model.is_empty() {
@@ -119,11 +156,11 @@ impl ChatRequest {
 }
 
 fn check_messages(messages: &Raw) -> Result<(), ApiError> {
-    let text = messages.as_str();
-    if !text.starts_with('[') {
+    let text = messages.as_bytes();
+    if !text.starts_with(b"[") {
         return Err(ApiError::invalid("messages", "`messages` must be a list"));
     }
-    if text[1..].trim_start().starts_with(']') {
+    if text[1..].trim_ascii_start().starts_with(b"]") {
         return Err(ApiError::invalid("messages", "Validation: `messages` must not be empty"));
     }
     Ok(())

@@ -19,7 +19,7 @@ mod sampling;
 mod usage;
 
 pub use answer::{Answer, AnswerChoice, AnswerWriter, ToolCall};
-pub use chat::{ChatRequest, ToolChoice};
+pub use chat::{ChatRequest, Familiar, ToolChoice};
 pub use chunk::{ChunkWriter, Finish, Flavor, Piece};
 pub use completion::{CompletionRequest, Prompt};
 pub use error::{ApiError, ErrorShape};

@@ -20,6 +20,17 @@ impl Raw {
         }
     }
 
+    /// The part of a checked body at `range`, which must hold one complete value.
+    pub(crate) fn slice_of_bytes(body: &Bytes, range: std::ops::Range<usize>) -> Self {
+        Raw(body.slice(range))
+    }
+
+    /// Where the value stands in `body`; `None` when it is no part of it.
+    pub fn offset_in(&self, body: &Bytes) -> Option<usize> {
+        let at = (self.0.as_ptr() as usize).checked_sub(body.as_ptr() as usize)?;
+        (at + self.0.len() <= body.len()).then_some(at)
+    }
+
     /// The JSON text.
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("a raw value is cut from checked UTF-8")

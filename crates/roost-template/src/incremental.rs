@@ -10,7 +10,10 @@ mod digest;
 mod messages;
 mod watch;
 
+use std::ops::Range;
 use std::sync::Arc;
+
+use bytes::Bytes;
 
 pub(crate) use digest::Digester;
 pub(crate) use messages::Lazy;
@@ -77,8 +80,10 @@ pub struct Continued {
 /// The messages of a conversation and what is known of them from the turn before.
 #[derive(Clone, Debug)]
 pub struct Turn<'a> {
-    /// Each message as JSON, in order.
-    pub messages: Vec<&'a str>,
+    /// JSON text that the messages are parts of, in UTF-8.
+    pub source: Bytes,
+    /// Each message as JSON, in order: its bytes in `source`.
+    pub messages: Vec<Range<u32>>,
     /// How many of the first messages are byte for byte those of the rendering that left the trace.
     pub unchanged: usize,
     /// The trace that another rendering left, of any template with any tools, arguments and settings: what differs

@@ -38,16 +38,37 @@ pub(crate) fn put_u32_array(out: &mut Vec<u8>, values: &[u32]) {
             out.extend_from_slice(&len.to_be_bytes());
         }
     }
-    for &value in values {
-        let [a, b, c, d] = value.to_be_bytes();
-        match value {
-            0..=0x7f => out.push(d),
-            0x80..=0xff => out.extend_from_slice(&[0xcc, d]),
-            0x100..=0xffff => out.extend_from_slice(&[0xcd, c, d]),
-            _ => out.extend_from_slice(&[0xce, a, b, c, d]),
+    // Gathered before they are appended: one check of the room for many.
+    let mut scratch = [0; CHUNK * 5];
+    for chunk in values.chunks(CHUNK) {
+        let mut end = 0;
+        for &value in chunk {
+            match value {
+                0x100..=0xffff => {
+                    scratch[end..end + 4].copy_from_slice(&((0xcd_0000 | value) << 8).to_be_bytes());
+                    end += 3;
+                }
+                0x1_0000.. => {
+                    scratch[end] = 0xce;
+                    scratch[end + 1..end + 5].copy_from_slice(&value.to_be_bytes());
+                    end += 5;
+                }
+                0x80..=0xff => {
+                    scratch[end..end + 2].copy_from_slice(&[0xcc, value as u8]);
+                    end += 2;
+                }
+                0..=0x7f => {
+                    scratch[end] = value as u8;
+                    end += 1;
+                }
+            }
         }
+        out.extend_from_slice(&scratch[..end]);
     }
 }
+
+/// Integers that are gathered.
+const CHUNK: usize = 64;
 
 /// Writes a byte string holding the values as little-endian 32-bit integers.
 pub(crate) fn put_u32_bytes(out: &mut Vec<u8>, values: &[u32]) {

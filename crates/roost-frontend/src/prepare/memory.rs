@@ -12,8 +12,10 @@ mod turns;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use roost_kv::Blocks;
+use roost_openai::Familiar;
 use roost_template::{ChatTemplate, RenderError, RenderInput, Trace, Turn as TemplateTurn};
 use roost_tokenizer::{EncodedPrompt, Fingerprinter, Kept, Segment, SegmentCache, Tokenizer, without_nul};
 
@@ -45,7 +47,7 @@ impl Default for MemoryConfig {
 }
 
 /// A chat request on its way to ids.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct PromptRequest<'a> {
     /// What tells models apart: the checksum of the card.
     pub model: &'a str,
@@ -57,12 +59,33 @@ pub struct PromptRequest<'a> {
     pub template: &'a ChatTemplate,
     /// The model's tokenizer.
     pub tokenizer: &'a Tokenizer,
+    /// The body that the messages came in.
+    pub body: Bytes,
+    /// Where `input.messages` stands in it.
+    pub messages_at: usize,
+    /// What [`PromptMemory::recall`] said of the body.
+    pub recalled: Option<Recalled>,
     /// What is rendered.
     pub input: RenderInput<'a>,
     /// Tokens per KV block.
     pub block_size: u32,
     /// Seed of the block hashes.
     pub seed: u64,
+}
+
+/// A body that starts as the one of the session's last turn did.
+#[derive(Clone)]
+pub struct Recalled {
+    turn: Arc<Turn>,
+    unchanged: usize,
+    /// What need not be parsed again.
+    pub familiar: Familiar,
+}
+
+impl std::fmt::Debug for Recalled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recalled").field("familiar", &self.familiar).finish_non_exhaustive()
+    }
 }
 
 /// A prompt as ids and hashes.
@@ -94,6 +117,8 @@ pub enum PromptError {
 /// One remembered turn.
 #[derive(Debug)]
 struct Turn {
+    /// What the body had before the messages: bytes and fingerprint.
+    head: (usize, u128),
     seen: Seen,
     trace: Trace,
     prompt: EncodedPrompt,
@@ -141,6 +166,24 @@ impl PromptMemory {
         drop(gone);
     }
 
+    /// What a body shares with that of the session's last turn, by fingerprints at the speed of memory; `None` when
+    /// that is nothing.
+    #[must_use]
+    pub fn recall(&self, session: &str, body: &[u8]) -> Option<Recalled> {
+        if !self.turns.lock().is_on() {
+            return None;
+        }
+        let session = self.session_only(session);
+        let turn = self.turns.lock().latest(session)?;
+        let (start, head) = turn.head;
+        if self.head(body.get(..start)?) != head {
+            return None;
+        }
+        let (unchanged, length) = turn.seen.shared(&body[start..], |piece| self.message(piece));
+        let familiar = Familiar { messages: start, end: start + length };
+        (unchanged > 0).then_some(Recalled { turn, unchanged, familiar })
+    }
+
     /// Renders, encodes and hashes a request. CPU work: up to a second for the largest prompts.
     ///
     /// # Errors
@@ -169,13 +212,18 @@ impl PromptMemory {
         before: Option<&Turn>,
     ) -> Option<HashedPrompt> {
         let started = Instant::now();
-        let fingerprint = |bytes: &[u8]| self.fingerprinter.of(0, bytes);
+        let fingerprint = |bytes: &[u8]| self.message(bytes);
         let raw = request.input.messages;
-        let split = Seen::split(raw, before.map(|turn| &turn.seen), fingerprint)?;
+        let unchanged = before.map_or(0, |turn| match &request.recalled {
+            Some(recalled) if std::ptr::eq(&*recalled.turn, turn) => recalled.unchanged,
+            _ => turn.seen.shared(raw.as_bytes(), fingerprint).0,
+        });
+        let split = Seen::split(raw, (before.map(|turn| &turn.seen), unchanged), fingerprint)?;
         let continued = request.template.render_continued(
             &request.input,
             &TemplateTurn {
                 messages: split.messages(raw).collect(),
+                source: request.body.slice(request.messages_at..),
                 unchanged: split.unchanged,
                 trace: before.map(|turn| &turn.trace),
             },
@@ -215,9 +263,14 @@ impl PromptMemory {
             rendering: rendered - started,
             tokenizing: tokenized - rendered,
         };
-        let turn = Turn { seen: split.seen, trace, prompt, blocks };
+        let head = match &request.recalled {
+            Some(recalled) => recalled.turn.head,
+            None => (request.messages_at, self.head(&request.body[..request.messages_at])),
+        };
+        let turn = Turn { head, seen: split.seen, trace, prompt, blocks };
         let bytes = turn.bytes();
-        let gone = self.turns.lock().insert(key, Arc::new(turn), bytes);
+        let session = request.session.map(|session| self.session_only(session));
+        let gone = self.turns.lock().insert(key, session, Arc::new(turn), bytes);
         // Freed without the lock.
         drop(gone);
         Some(hashed)
@@ -237,6 +290,19 @@ impl PromptMemory {
                 )
             }
         }
+    }
+
+    /// Fingerprint of a message with what stands between it and the one before.
+    fn message(&self, bytes: &[u8]) -> u128 {
+        self.fingerprinter.of(0, bytes)
+    }
+
+    fn head(&self, bytes: &[u8]) -> u128 {
+        self.fingerprinter.of(3, bytes)
+    }
+
+    fn session_only(&self, session: &str) -> u128 {
+        self.fingerprinter.of(4, session.as_bytes())
     }
 
     fn session_key(&self, model: &str, session: &str) -> u128 {

@@ -217,3 +217,34 @@ fn sessions_of_older_clients_are_understood() {
         assert!(error.message().contains("session_control"), "{}", error.message());
     }
 }
+
+/// Whatever follows the known part, the body is read as a whole one is, errors included.
+#[test]
+fn a_familiar_body_is_read_as_any_other() {
+    let head = r#"{"model":"m","messages":[{"role":"user","content":"a}]"},{"role":"user","content":"b"}"#;
+    let familiar = Familiar { messages: head.find('[').unwrap(), end: head.len() };
+    for rest in [
+        "]}",
+        r#" , {"role":"user","content":"c"} ] , "temperature":0.5,"tools":[{"type":"function","function":{"name":"f"}}]}"#,
+        r#"],"messages":[]}"#,
+        r#"],"model":"n"}"#,
+        "",
+        "]",
+        "}]}",
+        "]]}",
+        "{}]}",
+        r#",{"role":"user"}],"n":"x"}"#,
+    ] {
+        let body = Bytes::from([head, rest].concat());
+        let whole = ChatRequest::parse(&body, FieldPolicy::Ignore);
+        let short = ChatRequest::parse_familiar(&body, familiar, FieldPolicy::Ignore);
+        match (whole, short) {
+            (Ok(whole), Ok(short)) => {
+                assert_eq!(short.messages.as_str(), whole.messages.as_str());
+                assert_eq!(format!("{short:?}"), format!("{whole:?}"));
+                assert_eq!(short.messages.offset_in(&body), Some(familiar.messages));
+            }
+            (whole, short) => assert_eq!(short.unwrap_err(), whole.unwrap_err(), "{rest}"),
+        }
+    }
+}

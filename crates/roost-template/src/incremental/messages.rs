@@ -1,11 +1,13 @@
 //! Messages as template values that are parsed when they are looked at, and tell that they were.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use bytes::Bytes;
 use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ObjectRepr};
 
-use super::{INPUTS, Input};
+use super::{INPUTS, Input, Turn};
 use crate::capabilities::Capabilities;
 use crate::error::RenderError;
 use crate::messages::{self, BrokenArguments};
@@ -13,7 +15,8 @@ use crate::messages::{self, BrokenArguments};
 /// The value of `messages`.
 #[derive(Debug)]
 pub(crate) struct Lazy {
-    raw: Vec<Box<str>>,
+    source: Bytes,
+    raw: Vec<Range<u32>>,
     parsed: Vec<OnceLock<Value>>,
     capabilities: Capabilities,
     broken: BrokenArguments,
@@ -38,20 +41,15 @@ impl Lazy {
     /// Messages from `unchanged` on are parsed at once, so that a mistake in one is an error; those before were parsed
     /// in an earlier turn.
     pub(crate) fn new(
-        raw: &[&str],
-        unchanged: usize,
+        turn: &Turn<'_>,
         capabilities: Capabilities,
         broken: BrokenArguments,
     ) -> Result<Arc<Self>, RenderError> {
+        let raw = turn.messages.clone();
         let parsed: Vec<OnceLock<Value>> = raw.iter().map(|_| OnceLock::new()).collect();
-        let lazy = Self {
-            raw: raw.iter().map(|raw| (*raw).into()).collect(),
-            parsed,
-            capabilities,
-            broken,
-            inputs: Mutex::default(),
-        };
-        for index in unchanged.min(raw.len())..raw.len() {
+        let source = turn.source.clone();
+        let lazy = Self { source, raw, parsed, capabilities, broken, inputs: Mutex::default() };
+        for index in turn.unchanged..lazy.raw.len() {
             // Nobody else has the cell yet.
             let _first = lazy.parsed[index].set(lazy.parse(index)?);
         }
@@ -94,7 +92,11 @@ impl Lazy {
     }
 
     fn parse(&self, index: usize) -> Result<Value, RenderError> {
-        let message = messages::read_one(&self.raw[index], index, &self.capabilities, self.broken)?;
+        let Range { start, end } = self.raw[index];
+        let text =
+            self.source.get(start as usize..end as usize).and_then(|raw| std::str::from_utf8(raw).ok());
+        let text = text.ok_or_else(|| messages::invalid("messages", "is no text"))?;
+        let message = messages::read_one(text, index, &self.capabilities, self.broken)?;
         Ok(Value::from_pairs(message.members))
     }
 

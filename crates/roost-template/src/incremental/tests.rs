@@ -28,11 +28,7 @@ impl Session {
         let list = format!("[{}]", messages.join(","));
         let fresh = template.render(&RenderInput { messages: &list, ..*input }).ok();
         let unchanged = messages.iter().zip(&self.messages).take_while(|(new, old)| new == old).count();
-        let turn = Turn {
-            messages: messages.iter().map(String::as_str).collect(),
-            unchanged,
-            trace: self.trace.as_ref(),
-        };
+        let turn = turn(&list, &messages, unchanged, self.trace.as_ref());
         let Some(Continued { text, reused, skipped, trace }) = template.render_continued(input, &turn) else {
             *self = Self::default();
             return None;
@@ -48,6 +44,17 @@ impl Session {
         *self = Self { messages, prompt, trace };
         Some((skipped, count))
     }
+}
+
+/// The messages as parts of `list`.
+fn turn<'a>(list: &str, messages: &[String], unchanged: usize, trace: Option<&'a Trace>) -> Turn<'a> {
+    let mut at = 0;
+    let ranges = messages.iter().map(|message| {
+        let start = at + list[at..].find(message).unwrap();
+        at = start + message.len();
+        start as u32..at as u32
+    });
+    Turn { messages: ranges.collect(), source: list.to_owned().into(), unchanged, trace }
 }
 
 fn message(random: &mut fastrand::Rng, turn: usize) -> Vec<Value> {
@@ -259,10 +266,9 @@ fn a_broken_message_is_left_to_the_full_rendering() {
     let template = template(PLAIN);
     let input = RenderInput::new("", SystemTime::UNIX_EPOCH);
     for broken in ["{", "{}", "3", r#"{"role":1}"#, r#"{"role":"user","content":3}"#] {
-        let turn =
-            Turn { messages: vec![r#"{"role":"user","content":"x"}"#, broken], unchanged: 0, trace: None };
+        let messages = [r#"{"role":"user","content":"x"}"#, broken].map(str::to_owned);
+        let turn = turn(&messages.join(","), &messages, 0, None);
         assert!(template.render_continued(&input, &turn).is_none(), "{broken}");
     }
-    let empty = Turn { messages: Vec::new(), unchanged: 0, trace: None };
-    assert!(template.render_continued(&input, &empty).is_none());
+    assert!(template.render_continued(&input, &turn("[]", &[], 0, None)).is_none());
 }

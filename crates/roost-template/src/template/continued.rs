@@ -16,7 +16,7 @@ impl Jinja {
             return None;
         }
         let broken = input.broken_arguments;
-        let messages = Lazy::new(&turn.messages, turn.unchanged, capabilities, broken).ok()?;
+        let messages = Lazy::new(turn, capabilities, broken).ok()?;
         let sink = Sink::default();
         let trace = turn.trace.filter(|_| turn.unchanged > 0).cloned();
         let variant = format!("{name} {broken:?}");

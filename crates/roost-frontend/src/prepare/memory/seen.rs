@@ -1,5 +1,7 @@
 //! The messages of a request as slices of its body, and which of them the turn before had too.
 
+use std::ops::Range;
+
 use serde_json::value::RawValue;
 
 /// Where the messages of a JSON list end, and what they are, without their bytes.
@@ -20,28 +22,31 @@ pub(super) struct Split {
 }
 
 impl Seen {
-    /// Cuts a JSON list. What starts with the bytes of the earlier list is cut where that was; only the rest is parsed.
-    /// `None` when it is no list of values or larger than 4 GiB.
+    /// How many of the first messages stand at the start of `bytes` too, and where the last of these ends.
+    pub(super) fn shared(&self, bytes: &[u8], fingerprint: impl Fn(&[u8]) -> u128) -> (usize, usize) {
+        let mut at = 0;
+        let shared = self.ends.iter().zip(&self.fingerprints).take_while(|(end, known)| {
+            let same = bytes.get(at..**end as usize).is_some_and(|piece| fingerprint(piece) == **known);
+            if same {
+                at = **end as usize;
+            }
+            same
+        });
+        (shared.count(), at)
+    }
+
+    /// Cuts a JSON list. The first `unchanged` messages are those of the earlier list, as [`shared`](Self::shared)
+    /// tells, and are cut where they were; only the rest is parsed. `None` when it is no list of values or larger than
+    /// 4 GiB.
     pub(super) fn split(
         raw: &str,
-        before: Option<&Self>,
+        (before, unchanged): (Option<&Self>, usize),
         fingerprint: impl Fn(&[u8]) -> u128,
     ) -> Option<Split> {
         u32::try_from(raw.len()).ok()?;
         let bytes = raw.as_bytes();
-        let mut seen = Self::default();
-        let mut at = 0;
-        for (&end, &known) in
-            before.into_iter().flat_map(|before| before.ends.iter().zip(&before.fingerprints))
-        {
-            let Some(piece) = bytes.get(at..end as usize) else { break };
-            if fingerprint(piece) != known {
-                break;
-            }
-            seen.push(end, known);
-            at = end as usize;
-        }
-        let unchanged = seen.ends.len();
+        let mut seen = before.map_or_else(Self::default, |before| before.first(unchanged));
+        let mut at = seen.ends.last().map_or(0, |end| *end as usize);
         // After a message there is a comma or the end of the list.
         let rest = raw.get(at..)?.trim_start();
         let opening = if unchanged == 0 { '[' } else { ',' };
@@ -65,6 +70,15 @@ impl Seen {
         self.ends.capacity() * size_of::<u32>() + self.fingerprints.capacity() * size_of::<u128>()
     }
 
+    fn first(&self, count: usize) -> Self {
+        // A turn adds a few messages to those before.
+        let mut first =
+            Self { ends: Vec::with_capacity(count + 8), fingerprints: Vec::with_capacity(count + 8) };
+        first.ends.extend_from_slice(&self.ends[..count]);
+        first.fingerprints.extend_from_slice(&self.fingerprints[..count]);
+        first
+    }
+
     fn push(&mut self, end: u32, fingerprint: u128) {
         self.ends.push(end);
         self.fingerprints.push(fingerprint);
@@ -72,11 +86,15 @@ impl Seen {
 }
 
 impl Split {
-    /// The messages in `raw`, the list that was cut.
-    pub(super) fn messages<'a>(&'a self, raw: &'a str) -> impl Iterator<Item = &'a str> + 'a {
+    /// Where the messages stand in `raw`, the list that was cut.
+    pub(super) fn messages<'a>(&'a self, raw: &'a str) -> impl Iterator<Item = Range<u32>> + 'a {
         let starts = std::iter::once(0).chain(self.seen.ends.iter().copied());
         starts.zip(&self.seen.ends).map(|(start, end)| {
-            raw[start as usize..*end as usize].trim_start_matches(['[', ',', ' ', '\t', '\n', '\r'])
+            let piece = &raw.as_bytes()[start as usize..*end as usize];
+            // A message is no list: a bracket before it is that of the list around it.
+            let before =
+                piece.iter().take_while(|byte| matches!(byte, b'[' | b',') || byte.is_ascii_whitespace());
+            start + before.count() as u32..*end
         })
     }
 }
@@ -108,8 +126,13 @@ mod tests {
     }
 
     fn cut(raw: &str, before: Option<&Seen>) -> Option<(Vec<String>, usize, Seen)> {
-        let split = Seen::split(raw, before, fingerprint)?;
-        Some((split.messages(raw).map(str::to_owned).collect(), split.unchanged, split.seen))
+        let unchanged = before.map_or(0, |before| before.shared(raw.as_bytes(), fingerprint).0);
+        let split = Seen::split(raw, (before, unchanged), fingerprint)?;
+        Some((
+            split.messages(raw).map(|at| raw[at.start as usize..at.end as usize].to_owned()).collect(),
+            split.unchanged,
+            split.seen,
+        ))
     }
 
     #[test]

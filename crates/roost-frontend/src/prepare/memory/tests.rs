@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use roost_kv::hash;
+use roost_openai::{ChatRequest, FieldPolicy};
 use roost_template::TemplateFiles;
 use roost_tokenizer::Backend;
 use serde_json::{Value, json};
@@ -47,6 +48,9 @@ impl Model {
             parent: None,
             template: &self.template,
             tokenizer: &self.tokenizer,
+            body: Bytes::copy_from_slice(messages.as_bytes()),
+            messages_at: 0,
+            recalled: None,
             input: RenderInput::new(messages, SystemTime::UNIX_EPOCH),
             block_size: 16,
             seed: hash::BASE_SEED,
@@ -61,6 +65,51 @@ fn check(memory: &PromptMemory, request: &PromptRequest<'_>) -> HashedPrompt {
     assert_eq!(warm.blocks, cold.blocks);
     assert_eq!(cold.reused_tokens, 0);
     warm
+}
+
+/// Reads a body with what is recalled of it, which has to make no difference.
+fn read(body: &Bytes, recalled: Option<&Recalled>) -> ChatRequest {
+    let whole = ChatRequest::parse(body, FieldPolicy::Ignore).unwrap();
+    if let Some(recalled) = recalled {
+        let short = ChatRequest::parse_familiar(body, recalled.familiar, FieldPolicy::Ignore).unwrap();
+        assert_eq!(short.messages.as_str(), whole.messages.as_str());
+        assert_eq!(format!("{short:?}"), format!("{whole:?}"));
+        return short;
+    }
+    whole
+}
+
+#[test]
+fn a_body_is_recalled_as_far_as_it_is_that_of_the_last_turn() {
+    let (model, memory) = (Model::tiny(), PromptMemory::new(MemoryConfig::default()));
+    let (first, second) = (user("one").to_string(), user("two").to_string());
+    let list = format!("[{first}, {second}]");
+    let body = Bytes::from(format!("{{\"model\":\"m\", \"messages\": {list}}}"));
+    assert!(memory.recall("s", &body).is_none(), "a new session");
+    let mut request = model.request(Some("s"), &list);
+    request.body = body.clone();
+    request.messages_at = read(&body, None).messages.offset_in(&body).unwrap();
+    check(&memory, &request);
+    let end = |text: &str, body: &Bytes| {
+        let at = std::str::from_utf8(body).unwrap().find(text).unwrap();
+        at + text.len()
+    };
+    for (other, known) in [
+        (format!("{{\"model\":\"m\", \"messages\": [{first}, {second} ,{first}],\"n\":1}}"), Some(&second)),
+        (format!("{{\"model\":\"m\", \"messages\": [{first}, {first}]}}"), Some(&first)),
+        (format!("{{\"model\":\"m\", \"messages\": [{second}, {second}]}}"), None),
+        (format!("{{\"model\":\"n\", \"messages\": [{first}, {second}]}}"), None),
+        (format!("{{ \"model\":\"m\",\"messages\": [{first}, {second}]}}"), None),
+    ] {
+        let other = Bytes::from(other);
+        let recalled = memory.recall("s", &other);
+        let familiar = recalled.as_ref().map(|recalled| recalled.familiar.end);
+        assert_eq!(familiar, known.map(|known| end(known, &other)), "{other:?}");
+        read(&other, recalled.as_ref());
+        assert!(memory.recall("t", &other).is_none());
+    }
+    memory.forget("m", "s");
+    assert!(memory.recall("s", &body).is_none());
 }
 
 fn user(text: &str) -> Value {
@@ -204,7 +253,7 @@ fn random_sessions_have_the_prompts_of_a_fresh_process() {
     for name in ["qwen3", "llama3_1", "deepseek_v3"] {
         let Some(model) = Model::real(name) else { continue };
         let memory = PromptMemory::new(MemoryConfig { session_bytes: 4 << 20, segment_bytes: 0 });
-        let (mut reused, mut all) = (0, 0);
+        let (mut reused, mut all, mut recalls) = (0, 0, 0);
         for seed in 0..30 {
             let mut random = fastrand::Rng::with_seed(seed);
             let mut text =
@@ -229,7 +278,14 @@ fn random_sessions_have_the_prompts_of_a_fresh_process() {
                 }
                 let list = json!(messages).to_string();
                 let session = format!("s{}", random.u8(..2));
-                let mut request = model.request(Some(&session), &list);
+                let body = format!("{{\"model\":\"m\",\"messages\":{list},\"seed\":{}}}", random.u8(..));
+                let body = Bytes::from(body);
+                let recalled = memory.recall(&session, &body);
+                recalls += usize::from(recalled.is_some());
+                let read = read(&body, recalled.as_ref());
+                let mut request = model.request(Some(&session), read.messages.as_str());
+                (request.body, request.recalled) = (body.clone(), recalled);
+                request.messages_at = read.messages.offset_in(&body).unwrap();
                 request.input.add_generation_prompt = random.u8(..4) > 0;
                 let warm = memory.prompt(&request);
                 let Ok(cold) = fresh(&request) else {
@@ -245,5 +301,6 @@ fn random_sessions_have_the_prompts_of_a_fresh_process() {
         }
         // Edits make most of it new, and the third template looks ahead.
         assert!(reused * 10 > all, "{name}: {reused} of {all}");
+        assert!(recalls > 100, "{name}: {recalls}");
     }
 }

@@ -13,21 +13,31 @@ pub(super) struct Turns {
     turns: HashMap<u128, Held>,
     /// Keys by the time of their last use.
     order: BTreeMap<u64, u128>,
+    /// The key of each session's last turn, whatever its model.
+    latest: HashMap<u128, u128>,
 }
 
 #[derive(Debug)]
 struct Held {
     turn: Arc<Turn>,
+    session: Option<u128>,
     bytes: usize,
     used: u64,
 }
 
 /// What a turn takes beside its own bytes.
-const ENTRY_BYTES: usize = 128;
+const ENTRY_BYTES: usize = 192;
 
 impl Turns {
     pub(super) fn new(budget: usize) -> Self {
-        Self { budget, bytes: 0, clock: 0, turns: HashMap::new(), order: BTreeMap::new() }
+        Self {
+            budget,
+            bytes: 0,
+            clock: 0,
+            turns: HashMap::new(),
+            order: BTreeMap::new(),
+            latest: HashMap::new(),
+        }
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -48,9 +58,20 @@ impl Turns {
         Some(Arc::clone(&held.turn))
     }
 
+    /// The last turn of a session, whatever its model. This is no use of it.
+    pub(super) fn latest(&self, session: u128) -> Option<Arc<Turn>> {
+        Some(Arc::clone(&self.turns.get(self.latest.get(&session)?)?.turn))
+    }
+
     /// Remembers a turn in place of the key's last one; returns what had to go, to be freed elsewhere. A turn that
     /// takes more than an eighth of the budget is not remembered.
-    pub(super) fn insert(&mut self, key: u128, turn: Arc<Turn>, bytes: usize) -> Vec<Arc<Turn>> {
+    pub(super) fn insert(
+        &mut self,
+        key: u128,
+        session: Option<u128>,
+        turn: Arc<Turn>,
+        bytes: usize,
+    ) -> Vec<Arc<Turn>> {
         let mut gone = Vec::from_iter(self.remove(key));
         let bytes = bytes + ENTRY_BYTES;
         if bytes > self.budget / 8 {
@@ -64,7 +85,8 @@ impl Turns {
         }
         self.clock += 1;
         self.order.insert(self.clock, key);
-        self.turns.insert(key, Held { turn, bytes, used: self.clock });
+        self.turns.insert(key, Held { turn, session, bytes, used: self.clock });
+        self.latest.extend(session.map(|session| (session, key)));
         self.bytes += bytes;
         gone
     }
@@ -78,6 +100,11 @@ impl Turns {
     fn take(&mut self, key: u128) -> Option<Arc<Turn>> {
         let held = self.turns.remove(&key)?;
         self.bytes -= held.bytes;
+        if let Some(session) = held.session
+            && self.latest.get(&session) == Some(&key)
+        {
+            self.latest.remove(&session);
+        }
         Some(held.turn)
     }
 }
