@@ -21,6 +21,7 @@ const PAIRS: &[(&str, &str)] = &[
     ("phi4", "kimi"),
     ("", "qwen3"),
     ("jamba", ""),
+    ("nemotron_deci", "minimax_m3"),
 ];
 
 /// Pieces of markup of all families, from which texts are put together.
@@ -103,9 +104,15 @@ const SHARDS: &[&str] = &[
     "[THINK]",
     "[/THINK]",
     "[TOOL_CALLS]",
+    "<|python_tag|>",
     "functools",
     "<tool_calls>",
     "</tool_calls>",
+    "<TOOLCALL>",
+    "<TOOLCALL>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}]</TOOLCALL>",
+    "</TOOLCALL>",
+    "<mm:think>",
+    "</mm:think>",
     "Here is my thought process:",
     "Here's my response:",
     "<",

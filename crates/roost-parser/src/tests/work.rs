@@ -43,6 +43,54 @@ fn long(tool: &str, place: &str, n: usize) -> (String, usize) {
             "<｜DSML｜tool_calls><｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"a\" string=\"false\">[\"{value}\"]\
              </｜DSML｜parameter></｜DSML｜invoke></｜DSML｜tool_calls>"
         ),
+        ("deepseek_v41", "value") => format!(
+            "<｜DSML｜ calls><｜DSML｜ invoke name=\"f\"><｜DSML｜ parameter name=\"a\" string=\"false\">[\"{value}\"]\
+             </｜DSML｜ parameter></｜DSML｜ invoke></｜DSML｜ calls>"
+        ),
+        ("deepseek_v3_2", "value") => format!(
+            "<｜DSML｜function_calls><｜DSML｜invoke name=\"f\"><｜DSML｜parameter name=\"a\" string=\"true\">{value}\
+             </｜DSML｜parameter></｜DSML｜invoke></｜DSML｜function_calls>"
+        ),
+        ("deepseek_v3", "value") => format!(
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{{\"a\": \"{value}\"}}\n```\
+             <｜tool▁call▁end｜><｜tool▁calls▁end｜>"
+        ),
+        ("deepseek_v3_1", "value") => format!(
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{{\"a\": \"{value}\"}}<｜tool▁call▁end｜>\
+             <｜tool▁calls▁end｜>"
+        ),
+        ("deepseek_v3" | "deepseek_v3_1", "marks") => {
+            return ("<｜tool▁call▁begin｜>".repeat(n / 19), n / 19 * 19);
+        }
+        ("mistral", "value") => {
+            format!("[TOOL_CALLS][{{\"name\": \"f\", \"arguments\": {{\"a\": \"{value}\"}}}}]")
+        }
+        ("mistral", "marks") => return ("[TOOL_CALLS]".repeat(n / 12), n / 12 * 12),
+        ("mistral", "list never closed") => return (format!("[TOOL_CALLS]{}", "[".repeat(n)), n),
+        ("llama3_json", "value") => {
+            format!("<|python_tag|>{{\"name\": \"f\", \"parameters\": {{\"a\": \"{value}\"}}}}")
+        }
+        ("llama3_json", "bare value") => {
+            format!("{{\"name\": \"f\", \"parameters\": {{\"a\": \"{value}\"}}}}")
+        }
+        ("llama3_json", "bare, never a call") => return (format!("{{\"parameters\": {{\"a\": \"{value}"), n),
+        ("llama3_json", "marks") => return ("<|python_tag|>".repeat(n / 14), n / 14 * 14),
+        ("llama3_json", "bare braces") => return ("{".repeat(n), n),
+        ("phi4", "value") => {
+            format!("functools[{{\"name\": \"f\", \"arguments\": {{\"a\": \"{value}\"}}}}]")
+        }
+        ("phi4", "marks") => return ("functools".repeat(n / 9), n / 9 * 9),
+        ("jamba", "value") => {
+            format!("<tool_calls>[{{\"name\": \"f\", \"arguments\": {{\"a\": \"{value}\"}}}}]</tool_calls>")
+        }
+        ("jamba", "marks") => return ("<tool_calls>".repeat(n / 12), n / 12 * 12),
+        ("nemotron_deci", "value") => {
+            format!("<TOOLCALL>[{{\"name\": \"f\", \"arguments\": {{\"a\": \"{value}\"}}}}]</TOOLCALL>")
+        }
+        ("nemotron_deci", "marks") => return ("<TOOLCALL>".repeat(n / 10), n / 10 * 10),
+        ("nemotron_deci", "value before the name") => {
+            format!("<TOOLCALL>[{{\"arguments\": {{\"a\": \"{value}\"}}, \"name\": \"f\"}}]</TOOLCALL>")
+        }
         ("glm47", "value") => {
             format!("<tool_call>f<arg_key>a</arg_key><arg_value>{value}</arg_value></tool_call>")
         }
@@ -77,6 +125,8 @@ fn steps(tool: &str, place: &str, n: usize) -> u64 {
         parser.push(piece, &mut out);
     }
     parser.finish(false, &mut out);
+    // Otherwise it would be the work on plain text that is measured.
+    assert!(!place.ends_with("value") || parser.calls() == 1, "{tool}, {place}: not read as a call");
     assert!(characters(&out) >= expected, "{tool}, {place}: {} of {expected} came out", characters(&out));
     STEPS.with(Cell::get)
 }
@@ -96,6 +146,27 @@ fn eight_times_the_text_is_eight_times_the_work() {
         ("minimax_m2", "value"),
         ("harmony", "value"),
         ("harmony", "text"),
+        ("deepseek_v3", "value"),
+        ("deepseek_v3", "marks"),
+        ("deepseek_v3_1", "value"),
+        ("deepseek_v3_1", "marks"),
+        ("deepseek_v3_2", "value"),
+        ("deepseek_v41", "value"),
+        ("mistral", "value"),
+        ("mistral", "marks"),
+        ("mistral", "list never closed"),
+        ("llama3_json", "value"),
+        ("llama3_json", "bare value"),
+        ("llama3_json", "bare, never a call"),
+        ("llama3_json", "marks"),
+        ("llama3_json", "bare braces"),
+        ("phi4", "value"),
+        ("phi4", "marks"),
+        ("jamba", "value"),
+        ("jamba", "marks"),
+        ("nemotron_deci", "value"),
+        ("nemotron_deci", "value before the name"),
+        ("nemotron_deci", "marks"),
         ("hermes", "space in a block"),
         ("qwen3_coder", "space in a block"),
         ("hermes", "marks"),
