@@ -12,6 +12,7 @@ mod faults;
 mod hostile;
 mod interop;
 mod matrix;
+mod metrics;
 mod migration;
 mod nats;
 mod outages;
