@@ -76,7 +76,8 @@ async fn imported(cluster: &Cluster) -> Result<f64> {
     cluster.metric_sum("roost_affinity_replica_bindings_total", "imported").await
 }
 
-async fn hear_each_other(cluster: &Cluster, other: SocketAddr, model: &str) -> Result<()> {
+/// Waits until two frontends follow each other's bindings.
+pub(crate) async fn hear_each_other(cluster: &Cluster, other: SocketAddr, model: &str) -> Result<()> {
     let ours = cluster.address;
     for (from, to, way) in [(ours, other, "there"), (other, ours, "back")] {
         let round = std::sync::atomic::AtomicUsize::new(0);

@@ -1,16 +1,23 @@
 //! A frontend that goes down: C-SHD-01, and frontends replaced one by one behind a balancer.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use roost_tests::{MODEL, Nginx, Options, Request};
+use anyhow::{Context, Result, ensure};
+use roost_frontend::BindingsFile;
+use roost_tests::{MODEL, Nginx, Options, Request, worker_of};
 use roost_worker::Finish;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use crate::replicas::hear_each_other;
+
+/// Sessions that talk while frontends are replaced.
+const SESSIONS: usize = 24;
 
 fn streamed(script: &str) -> Value {
     json!({"model": MODEL, "stream": true, "messages": [{"role": "user", "content": script}]})
@@ -103,13 +110,20 @@ async fn c_shd_01_what_outlasts_the_drain_is_cut_with_an_error() -> Result<()> {
     cluster.until("the worker hears of all three", dropped).await
 }
 
-/// Turns of many sessions through nginx while both frontends are replaced, one after the other.
+/// Turns of many sessions through nginx while both frontends are replaced, one after the other: none fails, and none
+/// is served by another worker than the first of its session.
 #[tokio::test]
-async fn frontends_are_replaced_one_by_one_without_a_failed_request() -> Result<()> {
+async fn frontends_are_replaced_one_by_one_without_a_failed_request_or_a_moved_session() -> Result<()> {
     let folder = TempDir::new()?;
     let frontend = |workers: usize| {
         let mut options = options();
         options.workers = workers;
+        options.replicas = true;
+        options.config.route.bindings_file = Some(BindingsFile {
+            path: folder.path().join(format!("bindings-{workers}")),
+            interval: Duration::from_secs(3600),
+            limit: 10_000,
+        });
         options.store = Some(folder.path().join("store"));
         options.config.http.drain = Duration::from_secs(30);
         options.config.http.notice = Duration::from_millis(100);
@@ -117,21 +131,23 @@ async fn frontends_are_replaced_one_by_one_without_a_failed_request() -> Result<
     };
     let mut clusters = [frontend(2).start().await?, frontend(0).start().await?];
     clusters[1].wait_for_workers(MODEL, 2).await?;
+    hear_each_other(&clusters[0], clusters[1].address, MODEL).await?;
     let Some(nginx) = Nginx::start(&clusters.each_ref().map(|cluster| cluster.address)).await? else {
         return Ok(());
     };
     let (stop, turns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-    let sessions: Vec<_> = (0..24)
+    let sessions: Vec<_> = (0..SESSIONS)
         .map(|session| {
             let (stop, turns, address) = (Arc::clone(&stop), Arc::clone(&turns), nginx.address);
             tokio::spawn(async move {
+                let mut home = None;
                 for turn in 0.. {
                     if stop.load(Ordering::Relaxed) {
                         break;
                     }
                     let stream = turn % 4 == 3;
                     let script = if stream { "@@slow drip@@" } else { "@@hello@@" };
-                    let body = json!({"model": MODEL, "stream": stream,
+                    let body = json!({"model": MODEL, "stream": stream, "nvext": {"extra_fields": ["worker_id"]},
                         "messages": [{"role": "user", "content": format!("{script} {session} {turn}")}]});
                     let request = Request::post(address, "/v1/chat/completions", &body);
                     let reply = request.session(&format!("s{session}")).send().await?;
@@ -141,15 +157,21 @@ async fn frontends_are_replaced_one_by_one_without_a_failed_request() -> Result<
                         reply.status,
                         reply.text()
                     );
-                    if stream {
+                    let worker = if stream {
                         let events = reply.events();
                         ensure!(events.last() == Some(&json!("[DONE]")), "turn {turn} was cut: {events:?}");
                         ensure!(events.iter().all(|event| event["error"].is_null()), "{events:?}");
-                    }
+                        let told = |event: &Value| event["nvext"]["worker_id"]["decode_worker_id"].as_u64();
+                        events.iter().find_map(told).context("the worker is told")?
+                    } else {
+                        worker_of(&reply.json()?)
+                    };
+                    let home = *home.get_or_insert(worker);
+                    ensure!(worker == home, "session {session} turn {turn}: moved from {home} to {worker}");
                     turns.fetch_add(1, Ordering::Relaxed);
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
-                anyhow::Ok(())
+                home.context("no turn")
             })
         })
         .collect();
@@ -170,9 +192,11 @@ async fn frontends_are_replaced_one_by_one_without_a_failed_request() -> Result<
     let more = async || Ok(failed() || turns.load(Ordering::Relaxed) >= seen);
     clusters[0].until("a hundred turns", more).await?;
     stop.store(true, Ordering::Relaxed);
+    let mut homes = BTreeSet::new();
     for session in sessions {
-        session.await?.map_err(|error| error.context(nginx.output()))?;
+        homes.insert(session.await?.map_err(|error| error.context(nginx.output()))?);
     }
+    assert_eq!(homes.len(), 2, "sessions of both workers: staying says something");
     for cluster in &clusters {
         cluster.until_idle().await?;
     }
