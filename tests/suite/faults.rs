@@ -1,5 +1,6 @@
 //! A worker that fails costs at most its own request, and before the first token not even that.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -54,7 +55,41 @@ async fn with_no_worker_left_the_status_says_why() -> Result<()> {
         cluster.workers[0].faults().next(fault.clone());
         let answer = cluster.chat("@@hello@@").send().await?;
         assert_eq!(answer.status, status, "{fault:?}: {}", answer.text());
+        let again = (status != 504).then_some("1");
+        assert_eq!(answer.header("retry-after"), again, "{fault:?}");
         assert_eq!(retries(&cluster).await?, (0.0, 0.0), "{fault:?}: there was no other worker to try");
+    }
+    Ok(())
+}
+
+/// C-OVL-01: the mark has a clock of its own; no event of the worker is needed to lift it.
+#[tokio::test]
+async fn c_ovl_01_workers_that_were_full_once_are_used_again() -> Result<()> {
+    let cluster = Options::new(2).start().await?;
+    let number = AtomicUsize::new(0);
+    // No block in common with another request: nothing but load decides.
+    let served = async || {
+        let number = number.fetch_add(1, Ordering::Relaxed);
+        let answer = cluster.chat(&format!("{number} @@hello@@")).send().await?;
+        assert_eq!(answer.status, 200, "request {number}: {}", answer.text());
+        anyhow::Ok(())
+    };
+    for worker in &cluster.workers {
+        let before = retries(&cluster).await?.0;
+        worker.faults().next(Fault::Overloaded);
+        cluster
+            .until("it has refused one, which the other has served", async || {
+                served().await?;
+                Ok(retries(&cluster).await?.0 > before)
+            })
+            .await?;
+        let before = worker.journal().requests().len();
+        cluster
+            .until("it is used again", async || {
+                served().await?;
+                Ok(worker.journal().requests().len() > before + 2)
+            })
+            .await?;
     }
     Ok(())
 }

@@ -55,7 +55,7 @@ async fn waiting_requests_are_served_bounded_and_given_up_with_their_client() ->
     // C-OVL-02: beyond the limit refused at once, as overload.
     for n in 20..30 {
         let refused = cluster.post("/v1/completions", &prompt(n, "hello")).send().await?;
-        assert_eq!(refused.status, 529, "{}", refused.text());
+        assert_eq!((refused.status, refused.header("retry-after")), (529, Some("1")), "{}", refused.text());
     }
     let full = "dynamo_frontend_router_queue_backpressure_total";
     assert_eq!(cluster.metric_sum(full, "request_limit").await?, 10.0);
@@ -83,7 +83,7 @@ async fn a_request_that_waits_too_long_is_refused_with_429() -> Result<()> {
     let cluster = cluster(8, Duration::from_millis(200)).await?;
     let _running = fill(&cluster).await?;
     let refused = cluster.post("/v1/completions", &prompt(9, "hello")).send().await?;
-    assert_eq!(refused.status, 429, "{}", refused.text());
+    assert_eq!((refused.status, refused.header("retry-after")), (429, Some("1")), "{}", refused.text());
     Ok(())
 }
 
