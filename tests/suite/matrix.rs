@@ -10,10 +10,12 @@ use serde_json::{Value, json};
 
 /// Items of an answer: five tokens and the end.
 const ITEMS: u64 = 6;
-/// Limit of every wait for a worker in these tests.
-const LIMIT: Duration = Duration::from_millis(400);
+/// Limit of every wait for a worker where one has to pass. The healthy workers must keep it too, on a loaded machine.
+const LIMIT: Duration = Duration::from_secs(1);
+/// Limit where none may pass: longer than the test waits.
+const FAR: Duration = Duration::from_secs(60);
 /// More than a loaded machine needs for what takes no time.
-const SLACK: Duration = Duration::from_secs(4);
+const SLACK: Duration = Duration::from_secs(10);
 
 /// What befalls the worker.
 #[derive(Debug, Clone)]
@@ -97,18 +99,18 @@ fn prefilling() -> Vec<(&'static str, Fate, Outcome, bool)> {
     fates.collect()
 }
 
-fn options(leg: Leg) -> Result<Options> {
+fn options(leg: Leg, limit: Duration) -> Result<Options> {
     let mut options = match leg {
         Leg::Aggregated => Options::new(2),
         Leg::Prefill => Options::split(2, 1),
         Leg::Decode => Options::split(1, 2),
     };
-    options.client.ack_timeout = LIMIT;
-    options.client.call_home_timeout = LIMIT;
-    options.client.prologue_timeout = LIMIT;
-    options.config.http.worker_silence = Some(LIMIT);
-    options.config.route.first_token = Some(LIMIT * 2);
-    options.config.route.kv_transfer = Some(LIMIT);
+    options.client.ack_timeout = limit;
+    options.client.call_home_timeout = limit;
+    options.client.prologue_timeout = limit;
+    options.config.http.worker_silence = Some(limit);
+    options.config.route.first_token = Some(limit * 2);
+    options.config.route.kv_transfer = Some(limit);
     // Prefill takes a moment, so that what befalls it does so before it is done.
     let five = json!([{"role": "prefill", "sleep_s": 0.15}, {"text": "x"}, {"text": "x"}, {"text": "x"},
         {"text": "x"}, {"text": "x"}, {"finish": "stop"}]);
@@ -182,7 +184,7 @@ async fn run(leg: Leg, cells: Vec<(&'static str, Fate, Outcome, bool)>) -> Resul
     for (name, fate, expected, waits) in cells {
         for stream in [true, false] {
             let cell = format!("{leg:?}, {name}, stream {stream}");
-            let mut cluster = options(leg)?.start().await?;
+            let mut cluster = options(leg, if waits { LIMIT } else { FAR })?.start().await?;
             let at = home(&cluster, leg).await.with_context(|| cell.clone())?;
             let mut script = "@@five@@";
             let mut leaving = None;
