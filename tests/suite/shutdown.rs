@@ -185,6 +185,14 @@ async fn frontends_are_replaced_one_by_one_without_a_failed_request_or_a_moved_s
             cluster.until("both frontends are in use", more).await?;
         }
         assert!(clusters[replaced].stop_frontend().await?, "its answers came to their end");
+        // Before the new one listens, which is before it is ready.
+        let refused = format!(
+            "refused) while connecting to upstream, client: 127.0.0.1, server: , request: \"POST \
+            /v1/chat/completions HTTP/1.1\", upstream: \"http://{}/",
+            clusters[replaced].address
+        );
+        let noticed = async || Ok(failed() || nginx.output().contains(&refused));
+        clusters[replaced].until("nginx passes over it", noticed).await?;
         clusters[replaced].start_frontend().await?;
         clusters[replaced].wait_for_workers(MODEL, 2).await?;
     }

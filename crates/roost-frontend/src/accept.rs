@@ -100,8 +100,16 @@ async fn connection(
     let result = tokio::select! {
         result = serving.as_mut() => result,
         () = stop.cancelled() => {
-            serving.as_mut().graceful_shutdown();
-            serving.await
+            // A request that lies in the socket unread must not be taken for none: the runtime learns of it while this
+            // task yields.
+            tokio::select! {
+                biased;
+                result = serving.as_mut() => result,
+                () = tokio::task::yield_now() => {
+                    serving.as_mut().graceful_shutdown();
+                    serving.await
+                }
+            }
         }
     };
     if let Err(error) = result {

@@ -57,9 +57,9 @@ impl Frontend {
     }
 
     /// Serves `listener` until `shutdown`, then leaves in steps. At once it says that it is not ready, and every answer
-    /// closes its connection. After the configured notice it takes no more connections, after another it refuses new
-    /// requests and closes idle connections. Answers that still run when the configured drain is over, counted from `shutdown`, are ended with an error. Returns whether
-    /// there were none.
+    /// closes its connection. After the configured notice it takes no more connections, after another it closes idle
+    /// connections, after a third it refuses new requests. Answers that still run when the configured drain is over,
+    /// counted from `shutdown`, are ended with an error. Returns whether there were none.
     pub async fn run(self, listener: TcpListener, shutdown: CancellationToken) -> bool {
         let Frontend { shared, updates } = self;
         let stop_feed = CancellationToken::new();
@@ -98,6 +98,8 @@ impl Frontend {
             ended = ended || tokio::time::timeout_at(began.min(deadline), &mut serving).await.is_ok();
             step.cancel();
         }
+        // What was on its way when the idle connections were closed is served, too: the last request of its connection.
+        ended = ended || tokio::time::timeout_at((began + notice).min(deadline), &mut serving).await.is_ok();
         shared.drain();
         let drained = ended || tokio::time::timeout_at(deadline, &mut serving).await.is_ok();
         if !drained {
