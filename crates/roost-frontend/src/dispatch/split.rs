@@ -59,7 +59,9 @@ impl Request<'_> {
         let prefill_rank = prefill.rank();
         let cached_tokens = prefill.placement.cached_tokens;
         let message = self.progress.prefill(&prepared.engine, prefill_rank, &handoff);
-        let leg = self.call(prefill, &message, tried).await.map_err(Failure::in_prefill)?;
+        let tokens = self.encoded_tokens();
+        let leg =
+            self.call(prefill, &message, Some(tokens.clone()), tried).await.map_err(Failure::in_prefill)?;
         let mut prefill = PrefillLeg::new(leg);
         if handoff.bootstrap.is_none() {
             match within(deadline, prefill.result()).await {
@@ -70,7 +72,7 @@ impl Request<'_> {
         let message =
             self.progress.decode(&prepared.engine, decode.placement.rank.dp_rank, prefill_rank, &handoff);
         let mut beside = Beside { prefill: Some(prefill), pool, deadline };
-        let call = self.call(decode, &message, tried);
+        let call = self.call(decode, &message, Some(tokens), tried);
         let mut leg = match beside.wait(self, call).await {
             Ok(Ok(leg)) => leg,
             Ok(Err(failure)) => return Err(failure.into()),

@@ -25,7 +25,7 @@ impl Request<'_> {
         let message = self.progress.whole(&prepared.engine, seat.placement.rank.dp_rank);
         let limit = self.shared.config.route.first_token;
         let began = tokio::time::Instant::now();
-        let mut leg = self.call(seat, &message, tried).await?;
+        let mut leg = self.call(seat, &message, None, tried).await?;
         let first = match limit {
             None => leg.first_output().await,
             Some(limit) => {
