@@ -135,7 +135,7 @@ pub struct RouterOptions {
     pub track_prefill_tokens: bool,
     /// Equal prompt blocks of two running requests count once.
     pub assume_kv_reuse: bool,
-    /// A booking that nothing touches is dropped after one to two times this.
+    /// The booking of another frontend's request is dropped after one to two times this without a word of it.
     pub active_request_expiry: Duration,
     /// Not ready before this many workers were seen.
     pub min_initial_workers: usize,

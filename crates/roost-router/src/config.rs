@@ -65,7 +65,7 @@ pub struct Config {
     pub track_prefill_tokens: bool,
     /// Whether equal prompt blocks of running requests of one rank are counted once.
     pub assume_kv_reuse: bool,
-    /// A booking without any sign of life is dropped after one to two times this.
+    /// The booking of another frontend's request without any sign of life is dropped after one to two times this.
     pub booking_expiry: Duration,
     /// A load report of a worker is ignored when older than this.
     pub report_max_age: Duration,

@@ -62,7 +62,7 @@ pub struct Core {
 pub struct Expired {
     /// Sessions whose idle time was over.
     pub bindings: usize,
-    /// Requests of which nothing was heard.
+    /// Requests of other frontends of which nothing was heard.
     pub bookings: usize,
     /// Requests that waited too long for room.
     pub waiting: usize,
@@ -267,8 +267,9 @@ impl Core {
         self.call_waiting(now);
     }
 
-    /// Ends sessions whose idle time is over, requests that waited too long for room, and bookings of which
-    /// nothing was heard for one to two expiry intervals. Call it every second or so; decisions do not depend on it.
+    /// Ends sessions whose idle time is over, requests that waited too long for room, and bookings of other frontends'
+    /// requests of which nothing was heard for one to two expiry intervals. A booking of [`Core::place`] lasts until
+    /// [`Core::finish`]. Call it every second or so; decisions do not depend on it.
     pub fn expire(&mut self, now: Instant) -> Expired {
         let bindings = self.affinity.as_mut().map_or(0, |table| table.expire(now));
         let mut bookings = 0;

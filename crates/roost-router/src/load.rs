@@ -67,6 +67,7 @@ pub(crate) struct Booking {
     pub(crate) committed: bool,
     /// Whether the request tests a worker that failed before.
     pub(crate) probe: bool,
+    owner: Owner,
     /// Signs of life since the last sweep.
     touched: bool,
     prefill_tokens: u64,
@@ -89,6 +90,16 @@ pub(crate) struct Demand<'a> {
     pub(crate) blocks: Blocks<'a>,
     /// Whether the request tests a worker that failed before.
     pub(crate) probe: bool,
+    pub(crate) owner: Owner,
+}
+
+/// Who gives a booking back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The request itself, when it ends, however long it takes.
+    Request,
+    /// Another frontend, which may be gone: it needs signs of life.
+    Replica,
 }
 
 /// The prompt blocks of a [`Demand`].
@@ -165,6 +176,7 @@ impl Load {
             hold: None,
             committed: false,
             probe: demand.probe,
+            owner: demand.owner,
             touched: true,
             prefill_tokens: demand.prefill_tokens,
             path,
@@ -234,12 +246,12 @@ impl Load {
         Some(booking)
     }
 
-    /// Starts a new sweep and returns the bookings that showed no sign of life since the last one.
+    /// Starts a new sweep and returns the bookings of other frontends that showed no sign of life since the last one.
     pub(crate) fn sweep(&mut self) -> Vec<BookingId> {
         let mut quiet = Vec::new();
         for (index, slot) in (0_u32..).zip(&mut self.bookings) {
             let Some(booking) = &mut slot.booking else { continue };
-            if !std::mem::take(&mut booking.touched) {
+            if !std::mem::take(&mut booking.touched) && booking.owner == Owner::Replica {
                 quiet.push(BookingId { slot: index, generation: slot.generation });
             }
         }

@@ -57,7 +57,7 @@ pub struct Stats {
     pub non_max_overlap_selections: u64,
     /// Placements without any cached block on any rank.
     pub no_overlap_decisions: u64,
-    /// Bookings dropped because nothing was heard of them.
+    /// Bookings of other frontends' requests dropped because nothing was heard of them.
     pub bookings_expired: u64,
     /// Failures reported of workers, overload answers not included.
     pub worker_failures: u64,

@@ -123,7 +123,7 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     option(
         "router-active-request-expiry-secs",
         seconds(1.0, YEAR_SECONDS),
-        "A booking that nothing touches is dropped after one to two times this.",
+        "The booking of another frontend's request is dropped after one to two times this without a word of it.",
     )
     .env(&["DYN_ROUTER_ACTIVE_REQUEST_EXPIRY_SECS"])
     .default("300"),

@@ -453,7 +453,7 @@ impl PoolFamilies {
             )?,
             bookings_expired: counter(
                 "roost_router_bookings_expired_total",
-                "Bookings dropped because nothing was heard of them.",
+                "Bookings of other frontends' requests dropped because nothing was heard of them.",
             )?,
             worker_failures: counter(
                 "roost_router_worker_failures_total",

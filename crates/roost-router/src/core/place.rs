@@ -9,7 +9,7 @@ use crate::affinity::Binding;
 use crate::cost;
 use crate::explain::{Candidate, Outcome, Reason};
 use crate::fleet::Member;
-use crate::load::{Blocks, Demand, RankSlot};
+use crate::load::{Blocks, Demand, Owner, RankSlot};
 use crate::quarantine::Standing;
 use crate::{AffinityOutcome, BookingId, Mode, Placement, RebindReason, Rejection, Request};
 
@@ -306,6 +306,7 @@ impl Core {
             expected_output_tokens: request.expected_output_tokens,
             blocks,
             probe,
+            owner: Owner::Request,
         })
     }
 

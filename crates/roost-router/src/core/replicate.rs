@@ -8,7 +8,7 @@ use roost_kv::{WorkerId, WorkerRank};
 use super::Core;
 use crate::affinity::Import;
 use crate::fleet::Member;
-use crate::load::{Blocks, Demand};
+use crate::load::{Blocks, Demand, Owner};
 use crate::policy::Preference;
 use crate::replica::{
     Applied, BindingEvent, Identity, Outbound, SequenceBegun, SequenceEvent, SequenceStep, Version,
@@ -146,6 +146,7 @@ impl Core {
             expected_output_tokens: begun.expected_output_tokens,
             blocks,
             probe: false,
+            owner: Owner::Replica,
         });
         if let Some(before) = self.replica.sequences.book(&event.request_id, booking) {
             self.give_back(now, before);

@@ -21,6 +21,7 @@ fn demand(rank: WorkerRank, slot: RankSlot, prompt: &Arc<[SequenceHash]>, prefil
         expected_output_tokens: None,
         blocks: Blocks::Shared(prompt),
         probe: false,
+        owner: Owner::Request,
     }
 }
 

@@ -273,3 +273,32 @@ fn events_that_nobody_takes_are_dropped_and_counted() {
     assert_eq!(frontend.core.stats().outbound_dropped, 1200 * 5 - 4096);
     assert_eq!(frontend.core.take_outbound().len(), 4096);
 }
+
+#[test]
+fn a_request_of_a_frontend_that_is_gone_ends_after_one_to_two_intervals() {
+    let (mut here, mut there) = (Frontend::new(1, 1), Frontend::new(2, 1));
+    here.core.expire(here.now);
+    for id in ["silent", "alive"] {
+        there.place(id, id);
+    }
+    here.hear(&Vec::from(there.core.take_outbound()));
+    let own = here.place("own", "own");
+    assert_eq!(here.core.snapshot(here.now).active_requests, 3);
+    here.now += Duration::from_secs(300);
+    assert_eq!(here.core.expire(here.now).bookings, 0, "just heard of");
+    let done = SequenceEvent {
+        request_id: "alive".to_owned(),
+        rank: own.rank,
+        origin: 2,
+        step: SequenceStep::PrefillCompleted,
+    };
+    here.core.apply_sequence(here.now, &done);
+    here.now += Duration::from_secs(300);
+    assert_eq!(here.core.expire(here.now).bookings, 1, "the one that is silent");
+    assert_eq!(here.core.snapshot(here.now).active_requests, 2);
+    here.now += Duration::from_secs(300);
+    here.core.expire(here.now);
+    here.now += Duration::from_secs(300);
+    here.core.expire(here.now);
+    assert_eq!(here.core.snapshot(here.now).active_requests, 1, "ours lasts as long as it runs");
+}

@@ -211,19 +211,19 @@ fn required_properties_filter_and_preferred_ones_attract() {
 }
 
 #[test]
-fn a_booking_nobody_speaks_of_ends_after_one_to_two_intervals() {
-    let mut pool = Pool::new(1);
+fn a_booking_lasts_as_long_as_its_request() {
+    let mut pool = Pool::new(2);
     pool.core.expire(pool.now);
+    // A prefill of two hours: not a word is heard until its first token.
     let silent = pool.place(&Turn::of("s", vec![1; 100])).unwrap();
-    let alive = pool.place(&Turn::plain(vec![1; 100])).unwrap();
-    for _ in 0..2 {
+    for _ in 0..24 {
         pool.sleep(300);
-        pool.core.output_tokens(pool.now, alive.booking, 1);
         pool.core.expire(pool.now);
     }
     let snapshot = pool.core.snapshot(pool.now);
-    assert_eq!((snapshot.active_requests, snapshot.stats.bookings_expired, snapshot.bindings), (1, 1, 0));
+    assert_eq!((snapshot.active_requests, snapshot.stats.bookings_expired, snapshot.bindings), (1, 0, 1));
+    let rank = snapshot.ranks.iter().find(|rank| rank.rank == silent.rank).unwrap();
+    assert_eq!((rank.active_requests, rank.prefill_tokens), (1, 100));
     pool.core.finish(pool.now, silent.booking, End::Ok);
-    pool.core.finish(pool.now, alive.booking, End::Ok);
     assert!(pool.idle());
 }
