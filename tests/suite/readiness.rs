@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use roost_tests::{Cluster, Options, copy_folder, fixture};
+use roost_tests::{Cluster, MODEL, Options, copy_folder, fixture};
 use roost_worker::ModelFiles;
 use serde_json::json;
 use tempfile::TempDir;
 
+/// Readiness of the test model.
+const READY: &str = "/v1/models/tiny/ready";
 const MODELS: [&str; 3] = ["one", "two", "three"];
 
 async fn listed(cluster: &Cluster) -> Result<Vec<String>> {
@@ -60,6 +62,10 @@ async fn c_dsc_01_listed_means_servable() -> Result<()> {
     for restart in 0..20 {
         assert!(cluster.stop_frontend().await?);
         cluster.start_frontend().await?;
+        // It listens, it is not ready: whoever comes now waits for the model.
+        let model = MODELS[restart % 3];
+        let reply = cluster.post("/v1/chat/completions", &chat(model)).send().await?;
+        assert_eq!(reply.status, 200, "restart {restart}, at once: {}", reply.text());
         cluster
             .until("all models are back", async || {
                 let listed = listed(&cluster).await?;
@@ -97,4 +103,66 @@ async fn poll(address: std::net::SocketAddr, stop: Arc<AtomicBool>) -> Result<us
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+async fn until_held(cluster: &Cluster, count: f64) -> Result<()> {
+    cluster
+        .until("requests wait for their model", async || {
+            Ok(cluster.metric_sum("roost_held_requests", "").await? == count)
+        })
+        .await
+}
+
+#[tokio::test]
+async fn requests_wait_for_a_model_that_will_be_ready_soon() -> Result<()> {
+    let mut options = Options::new(0).with(|config| {
+        config.http.held_requests = 3;
+        config.http.model_wait = Duration::from_secs(60);
+    });
+    options.config.route.min_initial_workers = 2;
+    let mut cluster = options.start().await?;
+    cluster.add_worker(MODEL).await?;
+    cluster
+        .until("it is announced", async || {
+            Ok(!cluster.get(READY).send().await?.text().contains("looked for"))
+        })
+        .await?;
+    // Small and large, streamed and not: read where it came in, or on another thread.
+    let long = "word ".repeat(10_000);
+    let mut waiting = Vec::new();
+    for (stream, text) in [(false, ""), (true, ""), (false, &*long)] {
+        let content = format!("{text}@@hello@@");
+        let body =
+            json!({"model": MODEL, "stream": stream, "messages": [{"role": "user", "content": content}]});
+        let request = cluster.post("/v1/chat/completions", &body);
+        waiting.push(tokio::spawn(async move { request.send().await }));
+    }
+    until_held(&cluster, 3.0).await?;
+    let refused = cluster.chat("@@hello@@").send().await?;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{}", refused.text());
+    // A client that leaves makes room.
+    waiting.remove(0).abort();
+    until_held(&cluster, 2.0).await?;
+    cluster.add_worker(MODEL).await?;
+    for reply in waiting {
+        let reply = reply.await??;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        assert!(reply.text().contains("hello"));
+    }
+    until_held(&cluster, 0.0).await?;
+    cluster.until_idle().await
+}
+
+#[tokio::test]
+async fn requests_wait_for_a_model_only_so_long() -> Result<()> {
+    let mut options = Options::new(0).with(|config| config.http.model_wait = Duration::from_millis(200));
+    options.config.route.min_initial_workers = 2;
+    let mut cluster = options.start().await?;
+    cluster.add_worker(MODEL).await?;
+    let refused = cluster.chat("@@hello@@").send().await?;
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{}", refused.text());
+    assert!(refused.text().contains("initial number"), "{}", refused.text());
+    let unknown = cluster.post("/v1/chat/completions", &chat("nobody")).send().await?;
+    assert_eq!(unknown.status, 404, "workers are known: {}", unknown.text());
+    Ok(())
 }

@@ -100,6 +100,10 @@ pub enum ReasoningField {
 pub struct LimitOptions {
     /// Requests in progress at most; `None`: no limit.
     pub max_inflight: Option<usize>,
+    /// How long a request waits for a model that is not ready yet; 0: not at all.
+    pub model_wait: Duration,
+    /// Requests that may wait so.
+    pub held_requests: usize,
     /// Threads that render, tokenize and hash. `None`: one less than the number of cores, at least one.
     pub prepare_threads: Option<usize>,
     /// Requests that may wait for such a thread.

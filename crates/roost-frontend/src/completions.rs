@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::finish::endpoint;
 use crate::metrics::RequestKind;
 use crate::prepare::pool::PoolError;
-use crate::prepare::{self, Prepared, Refused, Wanted};
+use crate::prepare::{self, Prepared, Refused, Unprepared, Wanted};
 use crate::reply;
 use crate::respond::aggregate;
 use crate::respond::stream::{AnswerBody, Pace};
@@ -84,7 +84,8 @@ async fn run(
     response.map(|response| response.map(|body| Body::new(reply::Held::new(body, permit))))
 }
 
-/// In place when the body is small, else on the prepare threads.
+/// In place when the body is small, else on the prepare threads. A request whose model is not ready yet waits for it
+/// here, on no thread.
 async fn prepare(
     shared: &Arc<Shared>,
     flavor: Flavor,
@@ -92,11 +93,33 @@ async fn prepare(
     session: Session,
     received: Instant,
 ) -> Result<Result<(Prepared, Wanted), Refused>, PoolError> {
-    if body.len() <= shared.config.prepare.inline_bytes {
-        return Ok(prepare::prepare(shared, flavor, &body, session, received));
+    let in_place = body.len() <= shared.config.prepare.inline_bytes;
+    let first = move |shared: &Shared| prepare::prepare(shared, flavor, body, session, received);
+    let mut outcome = compute(shared, in_place, first).await?;
+    let mut place = None;
+    loop {
+        let reading = match outcome {
+            Ok(prepared) => return Ok(Ok(prepared)),
+            Err(Unprepared::Refused(refused)) => return Ok(Err(refused)),
+            Err(Unprepared::Waits(reading)) => reading,
+        };
+        if let Err(error) = shared.hold.until_ready(shared, reading.model(), &mut place).await {
+            return Ok(Err(Refused::early(error)));
+        }
+        outcome = compute(shared, in_place, move |shared| prepare::resume(shared, *reading)).await?;
+    }
+}
+
+async fn compute<T: Send + 'static>(
+    shared: &Arc<Shared>,
+    in_place: bool,
+    work: impl FnOnce(&Shared) -> T + Send + 'static,
+) -> Result<T, PoolError> {
+    if in_place {
+        return Ok(work(shared));
     }
     let job = Arc::clone(shared);
-    shared.pool.run(move || prepare::prepare(&job, flavor, &body, session, received)).await
+    shared.pool.run(move || work(&job)).await
 }
 
 /// Waits for the first item so that a failure before it has a status of its own; after a while without one the

@@ -36,6 +36,10 @@ pub struct Http {
     pub max_connections: usize,
     /// Requests at the same time; further ones are refused as overload.
     pub max_inflight: Option<usize>,
+    /// How long a request waits for a model that is not ready yet.
+    pub model_wait: Duration,
+    /// Requests that may wait so; further ones are refused.
+    pub held_requests: usize,
     /// Silence after which a comment line is sent on a stream.
     pub keep_alive: Option<Duration>,
     /// Silence of a worker after which its answer is ended with an error.
@@ -129,6 +133,8 @@ impl Default for Http {
             idle: Some(Duration::from_secs(3600)),
             max_connections: 16_384,
             max_inflight: None,
+            model_wait: Duration::from_secs(10),
+            held_requests: 1024,
             keep_alive: Some(Duration::from_secs(15)),
             worker_silence: Some(Duration::from_secs(600)),
             overload_status: 529,

@@ -1,5 +1,7 @@
 //! The pump: cluster updates, in order, become registry, router and index calls. Nothing else connects them.
 
+mod listing;
+mod pairs;
 mod replicas;
 
 use std::collections::HashMap;
@@ -7,7 +9,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use roost_cluster::record::WorkerType;
 use roost_cluster::{EndpointId, Role, Update, WorkerInfo, events};
 use roost_kv::{WorkerId, WorkerRank};
 use roost_router::{Core, Router};
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 pub use replicas::Replicas;
 
 use crate::loader::{Loaded, Loader};
-use crate::models::{Assets, Model, Pool, Registry, Versions};
+use crate::models::{Assets, Model, Pool};
 use crate::shared::Shared;
 
 /// Text assets kept after their last worker has gone, so that its return costs no load.
@@ -42,20 +43,32 @@ pub(crate) struct Feed {
     assets: Vec<(String, Arc<Assets>)>,
     /// Workers seen so far, until the initial number is reached.
     seen: usize,
+    /// Discovery has told of all workers that were there at the start.
+    synced: bool,
+}
+
+/// Workers that are one set: those with equal cards. Where prefill and decode workers belong together by namespace, those
+/// of one namespace.
+#[derive(Clone, PartialEq, Eq)]
+struct SetKey {
+    mdcsum: String,
+    namespace: Option<String>,
 }
 
 struct Set {
-    mdcsum: String,
+    key: SetKey,
     role: Role,
     first: Arc<WorkerInfo>,
     pool: Arc<Pool>,
     model: Option<Arc<Model>>,
+    /// Its files could not be loaded; that is tried again.
+    failed: bool,
     workers: HashMap<WorkerId, Arc<WorkerInfo>>,
 }
 
 struct Member {
     name: String,
-    mdcsum: String,
+    key: SetKey,
     epoch: u64,
 }
 
@@ -72,6 +85,7 @@ impl Feed {
             members: HashMap::new(),
             assets: Vec::new(),
             seen: 0,
+            synced: false,
         };
         (feed, rx)
     }
@@ -165,7 +179,11 @@ impl Feed {
                 }
             }
             Update::Binding { scope, event } => self.bound_elsewhere(&scope, event),
-            Update::Synced => tracing::debug!("discovery has delivered its initial state"),
+            Update::Synced => {
+                tracing::debug!("discovery has delivered its initial state");
+                self.synced = true;
+                self.publish();
+            }
         }
     }
 
@@ -180,10 +198,9 @@ impl Feed {
             "worker joined"
         );
         self.seen += 1;
-        let member = Member { name: name.clone(), mdcsum: info.mdcsum.clone(), epoch: info.epoch };
-        self.members.insert(info.worker, member);
-        let position =
-            self.sets.get(&name).and_then(|sets| sets.iter().position(|set| set.mdcsum == info.mdcsum));
+        let key = SetKey::of(&info);
+        let position = self.sets.get(&name).and_then(|sets| sets.iter().position(|set| set.key == key));
+        self.members.insert(info.worker, Member { name: name.clone(), key, epoch: info.epoch });
         let position = match position {
             Some(position) => position,
             None => {
@@ -229,11 +246,12 @@ impl Feed {
             roost_kv::ApproximateIndex::new(route.approximate_ttl, APPROXIMATE_BLOCKS, Instant::now());
         let pool = Pool::new(info.role, router, approximate, route.kv_events);
         let mut set = Set {
-            mdcsum: info.mdcsum.clone(),
+            key: SetKey::of(info),
             role: info.role,
             first: Arc::clone(info),
             pool: Arc::new(pool),
             model: None,
+            failed: false,
             workers: HashMap::new(),
         };
         if !set.answers() {
@@ -253,7 +271,7 @@ impl Feed {
         metrics.card(&card);
         Arc::new(Model {
             name: card.display_name.as_str().into(),
-            mdcsum: set.mdcsum.as_str().into(),
+            mdcsum: set.key.mdcsum.as_str().into(),
             assets,
             pool: Arc::clone(&set.pool),
             prefill: ArcSwapOption::empty(),
@@ -273,7 +291,7 @@ impl Feed {
         let Some(member) = self.members.remove(&worker) else { return };
         tracing::info!(worker = format_args!("{:x}", worker.0), model = member.name, "worker left");
         let Some(sets) = self.sets.get_mut(&member.name) else { return };
-        for set in sets.iter_mut().filter(|set| set.mdcsum == member.mdcsum) {
+        for set in sets.iter_mut().filter(|set| set.key == member.key) {
             if let Some(info) = set.remove(worker) {
                 self.shared.client.forget(&crate::plane::target(&info.target));
             }
@@ -294,11 +312,15 @@ impl Feed {
                     attempt = loaded.attempt,
                     "cannot load the model's files; will try again"
                 );
-                let mut sets = self.sets.values().flatten();
-                match sets.find(|set| set.mdcsum == loaded.mdcsum && set.model.is_none()) {
-                    Some(waiting) => self.loader.retry(&waiting.first, loaded.attempt + 1),
+                let mut sets = self.sets.values_mut().flatten();
+                match sets.find(|set| set.key.mdcsum == loaded.mdcsum && set.model.is_none()) {
+                    Some(waiting) => {
+                        waiting.failed = true;
+                        self.loader.retry(&waiting.first, loaded.attempt + 1);
+                    }
                     None => self.loader.forget(&loaded.mdcsum),
                 }
+                self.publish();
                 return;
             }
         };
@@ -309,7 +331,7 @@ impl Feed {
             self.assets.remove(0);
         }
         let mut sets = std::mem::take(&mut self.sets);
-        for set in sets.values_mut().flatten().filter(|set| set.mdcsum == loaded.mdcsum) {
+        for set in sets.values_mut().flatten().filter(|set| set.key.mdcsum == loaded.mdcsum) {
             set.model = Some(self.build(set, Arc::clone(&assets)));
             tracing::info!(model = loaded.model, seconds = loaded.took.as_secs_f64(), "model ready");
         }
@@ -317,62 +339,10 @@ impl Feed {
         self.publish();
     }
 
-    /// Lists each model of which a loaded worker set can serve. Sets of several cards serve side by side.
-    fn publish(&self) {
-        let mut registry = Registry::default();
-        let enough = self.seen >= self.shared.config.route.min_initial_workers;
-        for (name, sets) in &self.sets {
-            let prefill = sets.iter().find(|set| set.role == Role::Prefill);
-            let can_serve = |set: &&Set| set.answers() && (prefill.is_some() || !self.needs_prefill(set));
-            let serving: Vec<(&Set, &Arc<Model>)> =
-                sets.iter().filter(can_serve).filter_map(|set| Some((set, set.model.as_ref()?))).collect();
-            let reason = match Versions::new(serving.iter().map(|(_, model)| Arc::clone(model)).collect()) {
-                Some(_) if !enough => "waiting for the initial number of workers",
-                Some(versions) => {
-                    let own = self.shared.config.models.name.as_deref();
-                    for (set, model) in serving {
-                        model
-                            .prefill
-                            .store(prefill.filter(|_| set.splits()).map(|set| Arc::clone(&set.pool)));
-                        model.metrics.ready(true);
-                        for alias in set.first.card.aliases.iter().map(String::as_str).chain(own) {
-                            registry.ready.insert(alias.into(), versions.clone());
-                        }
-                        registry.list_pool(name, set);
-                    }
-                    if let Some(set) = prefill {
-                        registry.list_pool(name, set);
-                    }
-                    registry.ready.insert(name.as_str().into(), versions);
-                    continue;
-                }
-                None if sets.iter().any(|set| can_serve(&set)) => "its files are being loaded",
-                None if sets.iter().any(Set::answers) => "it has decode workers but no prefill worker",
-                None => "it has no worker that answers, only prefill workers",
-            };
-            registry.waiting.insert(name.as_str().into(), reason);
-        }
-        for gone in self.shared.models.snapshot().ready.values() {
-            let gone = gone.oldest();
-            if !registry.ready.contains_key(&gone.name) {
-                gone.metrics.ready(false);
-            }
-        }
-        self.shared.published(&registry);
-        self.shared.models.publish(registry);
-    }
-
-    /// Whether the workers of a set cannot serve without prefill workers.
-    fn needs_prefill(&self, set: &Set) -> bool {
-        let needs = &set.first.card.needs;
-        let asked = needs.iter().flatten().any(|needed| *needed == WorkerType::Prefill);
-        asked && !self.shared.config.route.decode_without_prefill
-    }
-
     fn pool_of(&self, worker: WorkerId, epoch: u64) -> Option<&Pool> {
         let member = self.members.get(&worker).filter(|member| member.epoch == epoch)?;
         let sets = self.sets.get(&member.name)?;
-        sets.iter().find(|set| set.mdcsum == member.mdcsum).map(|set| &*set.pool)
+        sets.iter().find(|set| set.key == member.key).map(|set| &*set.pool)
     }
 
     fn pool_of_any(&self, worker: WorkerId) -> Option<&Pool> {
@@ -406,9 +376,13 @@ const APPROXIMATE_BLOCKS: usize = 4_000_000;
 /// Tokens per block when neither card nor options say.
 const DEFAULT_BLOCK: u32 = 16;
 
-impl Registry {
-    fn list_pool(&mut self, name: &str, set: &Set) {
-        self.pools.push((name.into(), set.mdcsum.as_str().into(), Arc::clone(&set.pool)));
+impl SetKey {
+    fn of(info: &WorkerInfo) -> Self {
+        let namespace = match info.role {
+            Role::Prefill | Role::Decode => Some(info.endpoint.namespace.clone()),
+            Role::Aggregated | Role::Encode => None,
+        };
+        SetKey { mdcsum: info.mdcsum.clone(), namespace }
     }
 }
 

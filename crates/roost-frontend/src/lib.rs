@@ -16,6 +16,7 @@ mod failure;
 mod feed;
 mod finish;
 mod frontend;
+mod hold;
 mod loader;
 pub mod metrics;
 mod models;

@@ -14,6 +14,8 @@ use roost_parser::ParserSpec;
 use roost_router::Router;
 use roost_template::ChatTemplate;
 use roost_tokenizer::Tokenizer;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 use self::engines::Engines;
 pub(crate) use self::engines::{Engine, Instance};
@@ -24,6 +26,7 @@ use crate::metrics::ModelMetrics;
 #[derive(Debug, Default)]
 pub(crate) struct Models {
     current: ArcSwap<Registry>,
+    changed: Notify,
 }
 
 /// One state of the registry.
@@ -33,8 +36,19 @@ pub(crate) struct Registry {
     pub(crate) ready: HashMap<Box<str>, Versions>,
     /// The pools that serve: the model's own name, the checksum of the card, the pool.
     pub(crate) pools: Vec<(Box<str>, Box<str>, Arc<Pool>)>,
-    /// Names that workers announce and that cannot be served yet, each with the reason.
-    pub(crate) waiting: HashMap<Box<str>, &'static str>,
+    /// Names that workers announce and that cannot be served yet.
+    pub(crate) waiting: HashMap<Box<str>, Waiting>,
+    /// All workers that were there at the start are known.
+    pub(crate) synced: bool,
+}
+
+/// Why a name cannot be served yet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waiting {
+    /// For people.
+    pub(crate) reason: &'static str,
+    /// It will be over soon by itself, so that a request may wait for it.
+    pub(crate) passes: bool,
 }
 
 /// What a name leads to.
@@ -42,8 +56,8 @@ pub(crate) struct Registry {
 pub(crate) enum Lookup {
     /// It can be served.
     Ready(Versions),
-    /// Workers announce it; it cannot be served yet.
-    Waiting(&'static str),
+    /// Workers announce it, or may do so as soon as they are known; it cannot be served yet.
+    Waiting(Waiting),
     /// Nobody announces it.
     Unknown,
 }
@@ -111,14 +125,23 @@ impl Models {
         let current = self.current.load();
         match (current.ready.get(name), current.waiting.get(name)) {
             (Some(versions), _) => Lookup::Ready(versions.clone()),
-            (None, Some(reason)) => Lookup::Waiting(reason),
-            (None, None) => Lookup::Unknown,
+            (None, Some(waiting)) => Lookup::Waiting(*waiting),
+            (None, None) if current.synced => Lookup::Unknown,
+            (None, None) => {
+                Lookup::Waiting(Waiting { reason: "workers are still being looked for", passes: true })
+            }
         }
+    }
+
+    /// Resolves with the next state.
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 
     /// Replaces the state.
     pub(crate) fn publish(&self, registry: Registry) {
         self.current.store(Arc::new(registry));
+        self.changed.notify_waiters();
     }
 }
 

@@ -3,6 +3,7 @@
 mod calls;
 pub(crate) mod memory;
 pub(crate) mod pool;
+mod reading;
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -20,8 +21,11 @@ use roost_wire::message::{
 };
 
 use self::calls::Calls;
+use self::reading::Parsed;
+pub(crate) use self::reading::Reading;
 use crate::finish::Finisher;
-use crate::models::{Lookup, Model};
+use crate::hold::not_ready;
+use crate::models::{Lookup, Model, Waiting};
 use crate::prepare::memory::{PromptError, PromptRequest, Recalled};
 use crate::respond::choice::{Choice, Ending};
 use crate::respond::choices::Choices;
@@ -73,6 +77,15 @@ struct Asked {
 
 /// Why a request was not prepared.
 #[derive(Debug)]
+pub(crate) enum Unprepared {
+    /// It will not be.
+    Refused(Refused),
+    /// Its model will be ready soon: to be prepared again then, with [`resume`].
+    Waits(Box<Reading>),
+}
+
+/// A request that is not served.
+#[derive(Debug)]
 pub(crate) struct Refused {
     pub(crate) error: ApiError,
     /// Its books were opened and are closed: nothing is left to count.
@@ -80,7 +93,7 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    fn early(error: ApiError) -> Self {
+    pub(crate) fn early(error: ApiError) -> Self {
         Refused { error, counted: false }
     }
 
@@ -89,47 +102,68 @@ impl Refused {
     }
 }
 
-type Outcome = Result<(Prepared, Wanted), Refused>;
+impl From<Refused> for Unprepared {
+    fn from(refused: Refused) -> Self {
+        Unprepared::Refused(refused)
+    }
+}
+
+type Outcome = Result<(Prepared, Wanted), Unprepared>;
 
 /// Prepares a chat or text completion. CPU work: runs on the pool unless the body is small.
 pub(crate) fn prepare(
     shared: &Shared,
     flavor: Flavor,
-    body: &Bytes,
+    body: Bytes,
     session: Session,
     received: Instant,
 ) -> Outcome {
-    match flavor {
-        Flavor::Chat => chat(shared, body, session, received),
-        Flavor::Completion => completion(shared, body, session, received),
-    }
+    resume(shared, Reading::of(shared, flavor, body, session, received)?)
 }
 
-fn chat(shared: &Shared, body: &Bytes, session: Session, received: Instant) -> Outcome {
-    let policy = shared.config.http.fields;
-    let recalled = session.id.as_deref().and_then(|session| shared.memory.recall(session, body));
-    let request = match &recalled {
-        Some(recalled) => ChatRequest::parse_familiar(body, recalled.familiar, policy),
-        None => ChatRequest::parse(body, policy),
+/// Goes on with a request that was read.
+pub(crate) fn resume(shared: &Shared, reading: Reading) -> Outcome {
+    let model = match shared.models.lookup(reading.model()) {
+        Lookup::Ready(versions) => Arc::clone(versions.choose(&reading.session, || fastrand::u64(..))),
+        Lookup::Waiting(Waiting { passes: true, .. }) => return Err(Unprepared::Waits(Box::new(reading))),
+        Lookup::Waiting(waiting) => return Err(Refused::early(not_ready(reading.model(), waiting)).into()),
+        Lookup::Unknown => return Err(Refused::early(ApiError::model_not_found(reading.model())).into()),
     };
-    let request = request.map_err(Refused::early)?;
-    let session = session.with_control(request.generation.nvext.session_control.as_ref());
-    shared.metrics.ignored_fields(request.ignored.0.len());
-    let model = find(shared, &request.model, &session).map_err(Refused::early)?;
-    let mut finisher = Finisher::begin(shared, &model, Flavor::Chat, request.generation.stream, received);
-    let result =
-        prompt_ids(shared, &model, Read { body, request: &request, recalled }, &session, &mut finisher);
-    let ids = finisher.check(result).map_err(Refused::counted)?;
-    let calls = finisher.check(Calls::of(&request, &model)).map_err(Refused::counted)?;
-    let asked = Asked { flavor: Flavor::Chat, generation: request.generation, calls: Some(calls) };
-    complete(model, ids, asked, session, finisher).map_err(Refused::counted)
+    let Reading { parsed, session, received } = reading;
+    let prepared = match parsed {
+        Parsed::Chat { body, request, recalled } => {
+            chat(shared, model, &body, *request, recalled, session, received)
+        }
+        Parsed::Completion(request) => completion(shared, model, *request, session, received),
+    };
+    prepared.map_err(|error| Refused::counted(error).into())
 }
 
-fn completion(shared: &Shared, body: &Bytes, session: Session, received: Instant) -> Outcome {
-    let request = CompletionRequest::parse(body, shared.config.http.fields).map_err(Refused::early)?;
-    let session = session.with_control(request.generation.nvext.session_control.as_ref());
-    shared.metrics.ignored_fields(request.ignored.0.len());
-    let model = find(shared, &request.model, &session).map_err(Refused::early)?;
+fn chat(
+    shared: &Shared,
+    model: Arc<Model>,
+    body: &Bytes,
+    request: ChatRequest,
+    recalled: Option<Recalled>,
+    session: Session,
+    received: Instant,
+) -> Result<(Prepared, Wanted), ApiError> {
+    let mut finisher = Finisher::begin(shared, &model, Flavor::Chat, request.generation.stream, received);
+    let read = Read { body, request: &request, recalled };
+    let result = prompt_ids(shared, &model, read, &session, &mut finisher);
+    let ids = finisher.check(result)?;
+    let calls = finisher.check(Calls::of(&request, &model))?;
+    let asked = Asked { flavor: Flavor::Chat, generation: request.generation, calls: Some(calls) };
+    complete(model, ids, asked, session, finisher)
+}
+
+fn completion(
+    shared: &Shared,
+    model: Arc<Model>,
+    request: CompletionRequest,
+    session: Session,
+    received: Instant,
+) -> Result<(Prepared, Wanted), ApiError> {
     let mut finisher =
         Finisher::begin(shared, &model, Flavor::Completion, request.generation.stream, received);
     let ids = match (request.generation.nvext.token_data.clone(), &request.prompt) {
@@ -142,9 +176,9 @@ fn completion(shared: &Shared, body: &Bytes, session: Session, received: Instant
             ids
         }
     };
-    let ids = finisher.check(ids).map_err(Refused::counted)?.into();
+    let ids = finisher.check(ids)?.into();
     let asked = Asked { flavor: Flavor::Completion, generation: request.generation, calls: None };
-    complete(model, ids, asked, session, finisher).map_err(Refused::counted)
+    complete(model, ids, asked, session, finisher)
 }
 
 /// A raw prompt gets the tokens that the model's tokenizer puts around text, but no second beginning of text where it
@@ -158,20 +192,6 @@ fn raw_prompt(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, roost_token
         ids.remove(0);
     }
     Ok(ids)
-}
-
-fn find(shared: &Shared, name: &str, session: &Session) -> Result<Arc<Model>, ApiError> {
-    match shared.models.lookup(name) {
-        Lookup::Ready(versions) => Ok(Arc::clone(versions.choose(session, || fastrand::u64(..)))),
-        Lookup::Waiting(reason) => Err(ApiError::new(
-            503,
-            format!(
-                "Model `{}` is not ready to serve requests yet: {reason}. Please retry shortly.",
-                name.chars().take(128).collect::<String>()
-            ),
-        )),
-        Lookup::Unknown => Err(ApiError::model_not_found(name)),
-    }
 }
 
 /// A prompt as ids, with its hashes where they came along.

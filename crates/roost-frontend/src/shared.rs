@@ -12,6 +12,7 @@ use crate::admit::Admission;
 use crate::bindings::Bindings;
 use crate::config::Config;
 use crate::feed::Replicas;
+use crate::hold::Hold;
 use crate::metrics::Metrics;
 use crate::models::{Models, Registry as ModelRegistry};
 use crate::prepare::memory::PromptMemory;
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) pool: Pool,
     pub(crate) memory: PromptMemory,
     pub(crate) admission: Admission,
+    pub(crate) hold: Hold,
     pub(crate) bindings: Arc<Bindings>,
     /// Cancelled at the end of the drain: what still runs is ended with an error.
     pub(crate) cut: CancellationToken,
@@ -54,6 +56,7 @@ impl Shared {
             pool: Pool::new(threads, config.prepare.queue)?,
             memory: PromptMemory::new(config.prepare.memory),
             admission: Admission::new(config.http.max_inflight),
+            hold: Hold::new(config.http.held_requests, config.http.model_wait),
             bindings: Arc::default(),
             models: Models::default(),
             replicas,

@@ -14,7 +14,7 @@ use roost_telemetry::Registry;
 use serde_json::{Value, json};
 
 use crate::metrics::{PoolSample, Sample, WorkerType};
-use crate::models::{Instance, Lookup, Model};
+use crate::models::{Instance, Lookup, Model, Waiting};
 use crate::reply;
 use crate::shared::Shared;
 
@@ -84,7 +84,7 @@ fn ready(shared: &Shared, id: &str) -> Response {
             }
             value(StatusCode::OK, &json!({"model": id, "ready": true, "namespaces": namespaces}))
         }
-        Lookup::Waiting(reason) => {
+        Lookup::Waiting(Waiting { reason, .. }) => {
             value(StatusCode::SERVICE_UNAVAILABLE, &json!({"model": id, "ready": false, "reason": reason}))
         }
         Lookup::Unknown => reply::error(&ApiError::model_not_found(id), shared.config.http.error_shape),
@@ -158,6 +158,7 @@ pub(crate) fn metrics(shared: &Shared) -> Response {
         cluster: shared.cluster.stats(),
         announced: shared.replicas.as_ref().map(|replicas| replicas.announcer.stats()).unwrap_or_default(),
         prepare_waiting: shared.pool.waiting(),
+        held: shared.hold.waiting(),
         segments: shared.memory.segments().stats(),
         session_bytes: shared.memory.bytes(),
     });

@@ -21,6 +21,8 @@ pub(crate) fn frontend(o: &options::Serve) -> frontend::Config {
             body_stall: o.limits.body_stall_timeout,
             idle: o.limits.idle_timeout,
             max_inflight: o.limits.max_inflight,
+            model_wait: o.limits.model_wait,
+            held_requests: o.limits.held_requests,
             keep_alive: o.http.keep_alive_interval,
             worker_silence: o.http.backend_stream_timeout,
             overload_status: o.http.overload_status,

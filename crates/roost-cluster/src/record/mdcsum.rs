@@ -7,6 +7,34 @@ impl ModelCard {
     ///
     /// The sum travels in requests for information only; no worker checks it.
     pub fn mdcsum(&self) -> String {
+        let mut sum = self.common_sum();
+        sum.update(&[self.worker_type.map_or(0, type_byte)]);
+        sum.update(&count(self.needs.len()));
+        for alternative in &self.needs {
+            sum.update(&count(alternative.len()));
+            let bytes: Vec<u8> = alternative.iter().copied().map(type_byte).collect();
+            sum.update(&bytes);
+        }
+        if let Some(router) = self.other.get("router_config").filter(|value| !value.is_null()) {
+            sum.update(blake3::hash(router.to_string().as_bytes()).as_bytes());
+        }
+        if !self.aliases.is_empty() {
+            sum.update(&count(self.aliases.len()));
+            for alias in &self.aliases {
+                sum.update(&count(alias.len()));
+                sum.update(alias.as_bytes());
+            }
+        }
+        sum.finalize().to_hex().to_string()
+    }
+
+    /// BLAKE3 in lower hex over what prefill and decode workers of one release have in common: the model's files, its
+    /// context and block size.
+    pub fn version_sum(&self) -> String {
+        self.common_sum().finalize().to_hex().to_string()
+    }
+
+    fn common_sum(&self) -> blake3::Hasher {
         let mut sum = blake3::Hasher::new();
         sum.update(self.display_name.as_bytes());
         sum.update(self.source_path.as_deref().unwrap_or_default().as_bytes());
@@ -29,24 +57,7 @@ impl ModelCard {
             .unwrap_or(0);
         sum.update(&context.to_be_bytes());
         sum.update(&self.kv_cache_block_size.unwrap_or(0).to_be_bytes());
-        sum.update(&[self.worker_type.map_or(0, type_byte)]);
-        sum.update(&count(self.needs.len()));
-        for alternative in &self.needs {
-            sum.update(&count(alternative.len()));
-            let bytes: Vec<u8> = alternative.iter().copied().map(type_byte).collect();
-            sum.update(&bytes);
-        }
-        if let Some(router) = self.other.get("router_config").filter(|value| !value.is_null()) {
-            sum.update(blake3::hash(router.to_string().as_bytes()).as_bytes());
-        }
-        if !self.aliases.is_empty() {
-            sum.update(&count(self.aliases.len()));
-            for alias in &self.aliases {
-                sum.update(&count(alias.len()));
-                sum.update(alias.as_bytes());
-            }
-        }
-        sum.finalize().to_hex().to_string()
+        sum
     }
 
     fn add_extra_files(&self, sum: &mut blake3::Hasher) {

@@ -208,6 +208,8 @@ fn http(values: &Values) -> HttpOptions {
 fn limits(values: &Values) -> LimitOptions {
     LimitOptions {
         max_inflight: Some(values.size("max-inflight")).filter(|limit| *limit > 0),
+        model_wait: values.duration("model-wait-secs"),
+        held_requests: values.size("held-requests"),
         prepare_threads: values.optional_size("prepare-threads"),
         prepare_queue: values.size("prepare-queue"),
         idle_timeout: values.duration_or_off("http-idle-timeout-secs"),

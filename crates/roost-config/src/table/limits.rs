@@ -5,6 +5,16 @@ use crate::spec::{OptionSpec, integer, option, seconds};
 pub(crate) static OPTIONS: &[OptionSpec] = &[
     option("max-inflight", integer(0, 1 << 24), "Requests in progress at most; 0: no limit.").default("0"),
     option(
+        "model-wait-secs",
+        seconds(0.0, 3600.0),
+        "How long a request waits for its model while files are being loaded or workers looked for at the start; then, \
+         or at once with 0, it is answered with 503.",
+    )
+    .default("10")
+    .dynamo_default("0"),
+    option("held-requests", integer(0, 1 << 20), "Requests that may wait so; more are answered with 503.")
+        .default("1024"),
+    option(
         "prepare-threads",
         integer(1, 1024),
         "Threads that render, tokenize and hash prompts; unset: one less than the number of cores, at least one.",

@@ -63,6 +63,7 @@ pub(super) struct Families {
     pub(super) plane: PlaneFamilies,
     pub(super) cluster: ClusterFamilies,
     pub(super) prepare_waiting: IntGauge,
+    pub(super) held: IntGauge,
     pub(super) prompt_cache: PromptCacheFamilies,
 }
 
@@ -273,6 +274,7 @@ impl Families {
             plane: PlaneFamilies::register(r)?,
             cluster: ClusterFamilies::register(r)?,
             prompt_cache: PromptCacheFamilies::register(r)?,
+            held: r.gauge(Full("roost_held_requests"), "Requests that wait for their model to become ready.")?,
             prepare_waiting: r.gauge(Full("roost_prepare_waiting"), "Requests that wait for a thread to render and tokenize.")?,
         })
     }

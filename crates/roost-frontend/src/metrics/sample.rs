@@ -26,6 +26,8 @@ pub struct Sample<'a> {
     pub announced: AnnouncerStats,
     /// Requests that wait for a thread to prepare them.
     pub prepare_waiting: usize,
+    /// Requests that wait for their model to become ready.
+    pub held: usize,
     /// The cache of prompt segments.
     pub segments: CacheStats,
     /// Bytes of sessions' last prompts.
@@ -121,6 +123,7 @@ impl Sampled {
         let before = std::mem::replace(&mut self.segments, sample.segments);
         families.prompt_cache.take(&before, &sample.segments, sample.session_bytes);
         families.prepare_waiting.set(whole(sample.prepare_waiting as u64));
+        families.held.set(whole(sample.held as u64));
     }
 
     fn take_client(&mut self, families: &Families, now: &ClientStats) {

@@ -1,0 +1,69 @@
+//! A request as it was read. It keeps until its model can serve it, so that nothing is read twice.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use roost_openai::{ChatRequest, CompletionRequest, Flavor};
+
+use super::Refused;
+use super::memory::Recalled;
+use crate::session::Session;
+use crate::shared::Shared;
+
+/// One request.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(super) parsed: Parsed,
+    pub(super) session: Session,
+    /// When its head was read.
+    pub(super) received: Instant,
+}
+
+/// By what it asks for.
+#[derive(Debug)]
+pub(super) enum Parsed {
+    Chat { body: Bytes, request: Box<ChatRequest>, recalled: Option<Recalled> },
+    Completion(Box<CompletionRequest>),
+}
+
+impl Reading {
+    /// Splits and checks a body.
+    pub(super) fn of(
+        shared: &Shared,
+        flavor: Flavor,
+        body: Bytes,
+        session: Session,
+        received: Instant,
+    ) -> Result<Self, Refused> {
+        let policy = shared.config.http.fields;
+        let (parsed, generation, ignored) = match flavor {
+            Flavor::Chat => {
+                let recalled = session.id.as_deref().and_then(|id| shared.memory.recall(id, &body));
+                let request = match &recalled {
+                    Some(recalled) => ChatRequest::parse_familiar(&body, recalled.familiar, policy),
+                    None => ChatRequest::parse(&body, policy),
+                };
+                let request = Box::new(request.map_err(Refused::early)?);
+                let control = request.generation.nvext.session_control.clone();
+                let ignored = request.ignored.0.len();
+                (Parsed::Chat { body, request, recalled }, control, ignored)
+            }
+            Flavor::Completion => {
+                let request = Box::new(CompletionRequest::parse(&body, policy).map_err(Refused::early)?);
+                let control = request.generation.nvext.session_control.clone();
+                let ignored = request.ignored.0.len();
+                (Parsed::Completion(request), control, ignored)
+            }
+        };
+        shared.metrics.ignored_fields(ignored);
+        Ok(Reading { parsed, session: session.with_control(generation.as_ref()), received })
+    }
+
+    /// The name that it asks for.
+    pub(crate) fn model(&self) -> &str {
+        match &self.parsed {
+            Parsed::Chat { request, .. } => &request.model,
+            Parsed::Completion(request) => &request.model,
+        }
+    }
+}
