@@ -18,7 +18,7 @@ use roost_frontend::{HashedPrompt, MemoryConfig, PromptMemory, PromptRequest, Re
 use roost_kv::{Blocks, hash};
 use roost_openai::{ApiError, ChatRequest, FieldPolicy, Raw};
 use roost_template::{ChatTemplate, RenderInput, TemplateFiles};
-use roost_tokenizer::{Backend, Tokenizer};
+use roost_tokenizer::{Backend, Segment, Tokenizer};
 use roost_wire::Codec;
 use roost_wire::message::{EngineRequest, TokenIdFormat};
 
@@ -119,7 +119,9 @@ impl Bench<'_> {
     fn run(&self, only: Option<&str>) -> anyhow::Result<()> {
         let Bench { runs, next, .. } = self;
         let runs = *runs;
-        let template = &ChatTemplate::from_files(&TemplateFiles::in_folder(self.folder))?;
+        let name = self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let files = TemplateFiles { model_name: name, ..TemplateFiles::in_folder(self.folder) };
+        let template = &ChatTemplate::from_files(&files)?;
         let tokenizer = &self.load()?;
         let memory = &PromptMemory::new(MemoryConfig::default());
         let cached = &tokenizer.clone().with_cache(Arc::clone(memory.segments()));
@@ -144,8 +146,11 @@ impl Bench<'_> {
         }
 
         let request = parse(next)?;
-        let text = template.render(&input(&request))?.text;
-        let ids: Arc<[u32]> = tokenizer.encode(&text, false)?.into();
+        let prompt = template.render(&input(&request))?;
+        let encode = |tokenizer: &Tokenizer| {
+            tokenizer.encode_segments(prompt.parts().map(|(text, special)| Segment { text, special }))
+        };
+        let ids: Arc<[u32]> = encode(tokenizer)?.into();
         let before = stateless.turn(&self.body)?;
         anyhow::ensure!(both.turn(&self.body)? == before && both.turn(next)? == stateless.turn(next)?);
         let new = ids.len() - stateless.prompt(&self.body, &parse(&self.body)?, None)?.ids.len();
@@ -155,7 +160,7 @@ impl Bench<'_> {
             out,
             "body {} bytes, prompt {} bytes, {} tokens, {new} new; medians of {runs} runs (fastest)",
             next.len(),
-            text.len(),
+            prompt.text.len(),
             ids.len()
         )?;
         let mut row = |name: &str, timing: Timing| {
@@ -163,12 +168,9 @@ impl Bench<'_> {
         };
         row("parse", timed(runs, || (), |()| parse(next)))?;
         row("render", timed(runs, || (), |()| template.render(&input(&request))))?;
-        row(
-            "tokenize, text never seen",
-            self.unseen(&|tokenizer| tokenizer.encode(&text, false).map(drop))?,
-        )?;
-        row("tokenize, text seen", timed(runs, || (), |()| tokenizer.encode(&text, false)))?;
-        row("tokenize, segments cached", timed(runs, || (), |()| cached.encode(&text, false)))?;
+        row("tokenize, text never seen", self.unseen(&|tokenizer| encode(tokenizer).map(drop))?)?;
+        row("tokenize, text seen", timed(runs, || (), |()| encode(tokenizer)))?;
+        row("tokenize, segments cached", timed(runs, || (), |()| encode(cached)))?;
         row("hash", timed(runs, || (), |()| Blocks::compute(&ids, BLOCK_SIZE, hash::BASE_SEED)))?;
         row("wire", timed(runs, || (), |()| wire(Arc::clone(&ids))))?;
         let prime = || both.turn(&self.body);

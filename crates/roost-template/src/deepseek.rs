@@ -5,6 +5,7 @@
 //! spells a control token stays text.
 
 mod builder;
+mod continued;
 mod conversation;
 mod dump;
 mod dynamo;
@@ -14,8 +15,10 @@ mod v4;
 mod v41;
 
 use crate::error::RenderError;
+use crate::incremental::Digester;
 use crate::prompt::Prompt;
 use crate::template::RenderInput;
+use builder::Rendered;
 use conversation::{Conversation, Reading};
 
 /// Whose rendering of conversations is followed, where there is a choice. They differ in rare shapes of conversations
@@ -66,24 +69,46 @@ impl DeepSeek {
     pub(crate) fn yields_to_template(self) -> bool {
         self == Self::V32
     }
+}
 
-    pub(crate) fn render(self, style: DeepSeekStyle, input: &RenderInput<'_>) -> Result<Prompt, RenderError> {
-        let reading = match (self, style) {
-            (Self::V4, DeepSeekStyle::Dynamo) => Reading { separator: "", has_developer: true },
-            (Self::V32, _) => Reading { separator: "", has_developer: true },
+/// One of the formats in one style.
+#[derive(Debug)]
+pub(crate) struct BuiltIn {
+    format: DeepSeek,
+    style: DeepSeekStyle,
+    digester: Digester,
+}
+
+impl BuiltIn {
+    pub(crate) fn new(format: DeepSeek, style: DeepSeekStyle) -> Self {
+        Self { format, style, digester: Digester::default() }
+    }
+
+    pub(crate) fn render(&self, input: &RenderInput<'_>) -> Result<Prompt, RenderError> {
+        Ok(self.write(Conversation::read(input, self.reading())?).prompt)
+    }
+
+    fn reading(&self) -> Reading {
+        match (self.format, self.style) {
+            (DeepSeek::V4, DeepSeekStyle::Dynamo) => Reading { separator: "", has_developer: true },
+            (DeepSeek::V32, _) => Reading { separator: "", has_developer: true },
             _ => Reading { separator: "\n\n", has_developer: false },
+        }
+    }
+
+    fn write(&self, conversation: Conversation) -> Rendered {
+        let mut rendered = match (self.format, self.style) {
+            (DeepSeek::V32, style) => v32::render(&conversation, style),
+            (DeepSeek::V4, DeepSeekStyle::Publisher) => v4::render(conversation),
+            (DeepSeek::V41, DeepSeekStyle::Publisher) => v41::render(conversation),
+            (DeepSeek::V4 | DeepSeek::V41, DeepSeekStyle::Dynamo) => {
+                dynamo::render(conversation, self.format)
+            }
         };
-        let conversation = Conversation::read(input, reading)?;
-        let prompt = match (self, style) {
-            (Self::V32, style) => v32::render(&conversation, style),
-            (Self::V4, DeepSeekStyle::Publisher) => v4::render(conversation),
-            (Self::V41, DeepSeekStyle::Publisher) => v41::render(conversation),
-            (Self::V4 | Self::V41, DeepSeekStyle::Dynamo) => dynamo::render(conversation, self, input.kwargs),
-        };
-        Ok(match style {
-            DeepSeekStyle::Publisher => prompt,
-            DeepSeekStyle::Dynamo => Prompt { segments: None, ..prompt },
-        })
+        if self.style == DeepSeekStyle::Dynamo {
+            rendered.prompt.segments = None;
+        }
+        rendered
     }
 }
 

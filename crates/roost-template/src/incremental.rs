@@ -5,9 +5,12 @@
 //! the template too, but leaves out the iterations whose inputs are all the same as before; their text is the same.
 //! Everything before and after the loop is always run. Where a template does what cannot be watched (an iteration that
 //! changes a namespace, a list that is no plain part of the messages, a date), nothing is left out.
+//!
+//! A built-in renderer knows itself where its text does not depend on what follows ([`Places`]).
 
 mod digest;
 mod messages;
+mod places;
 mod watch;
 
 use std::ops::Range;
@@ -15,8 +18,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::prompt::Prompt;
+
 pub(crate) use digest::Digester;
 pub(crate) use messages::Lazy;
+pub(crate) use places::{Facts, Place, Places};
 pub(crate) use watch::{Watcher, register};
 
 /// The context variable that carries the [`Watcher`].
@@ -25,10 +31,22 @@ pub(crate) const WATCHER: &str = "__watcher";
 /// Most inputs of one iteration that are remembered.
 const INPUTS: usize = 4;
 
-/// What a rendering leaves for the next one: per iteration of the loop over the messages, what it looked at and where
-/// its text ends. 56 bytes per message.
+/// What a rendering leaves for the next one: where it can be gone on from, and on which conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trace {
+pub struct Trace(pub(crate) Traced);
+
+/// How a prompt came about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Traced {
+    /// By a template.
+    Loop(LoopTrace),
+    /// By a built-in renderer.
+    Places(Places),
+}
+
+/// Per iteration of the loop over the messages, what it looked at and where its text ends. 56 bytes per message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LoopTrace {
     /// Text before the loop: length and digest.
     head: (usize, u128),
     /// What the names that an iteration can reach stood for.
@@ -68,10 +86,11 @@ enum Input {
 #[derive(Debug)]
 pub struct Continued {
     /// The prompt behind the reused bytes.
-    pub text: String,
-    /// Bytes at the start of the earlier prompt that this one starts with too; they are not in `text`.
+    pub prompt: Prompt,
+    /// Bytes at the start of the earlier prompt that this one starts with too; they are not in `prompt`.
     pub reused: usize,
-    /// Iterations that were left out.
+    /// How many of the first places of the earlier trace are places of this one too, the last of them where the
+    /// reused bytes end; 0 when nothing is reused.
     pub skipped: usize,
     /// For the next rendering; `None` when the template cannot be watched.
     pub trace: Option<Trace>,
@@ -92,25 +111,57 @@ pub struct Turn<'a> {
 }
 
 impl Trace {
-    /// Bytes of the prompt up to the end of each iteration.
+    /// The places that a later rendering may go on from: bytes of the prompt up to there, in order. Where the prompt
+    /// has segments, an ordinary one that ends at a place is followed by a special one in every continuation.
     pub fn ends(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
-        self.steps.iter().map(|step| step.end)
+        let (steps, places) = match &self.0 {
+            Traced::Loop(trace) => (&trace.steps[..], &[] as &[Place]),
+            Traced::Places(places) => (&[] as &[Step], &places.places[..]),
+        };
+        let count = steps.len().max(places.len());
+        (0..count).map(|at| steps.get(at).map_or_else(|| places[at].end, |step| step.end))
     }
 
-    /// Tells behind which iterations the caller is able to go on, in the order of [`ends`](Self::ends). Without this,
+    /// Tells behind which places the caller is able to go on, in the order of [`ends`](Self::ends). Without this,
     /// a trace is good for nothing.
     pub fn set_resumable(&mut self, resumable: impl IntoIterator<Item = bool>) {
-        for (step, resumable) in self.steps.iter_mut().zip(resumable) {
-            step.resumable = resumable;
+        let flags: Box<dyn Iterator<Item = &mut bool> + '_> = match &mut self.0 {
+            Traced::Loop(trace) => Box::new(trace.steps.iter_mut().map(|step| &mut step.resumable)),
+            Traced::Places(places) => Box::new(places.places.iter_mut().map(|place| &mut place.resumable)),
+        };
+        for (flag, resumable) in flags.zip(resumable) {
+            *flag = resumable;
         }
     }
 
     /// Bytes of memory it takes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        size_of::<Self>() + self.steps.capacity() * size_of::<Step>()
+        let rest = match &self.0 {
+            Traced::Loop(trace) => trace.steps.capacity() * size_of::<Step>(),
+            Traced::Places(places) => places.places.capacity() * size_of::<Place>(),
+        };
+        size_of::<Self>() + rest
     }
 
+    /// The trace of a template's loop.
+    pub(crate) fn as_loop(&self) -> Option<&LoopTrace> {
+        match &self.0 {
+            Traced::Loop(trace) => Some(trace),
+            Traced::Places(_) => None,
+        }
+    }
+
+    /// The trace of a built-in renderer.
+    pub(crate) fn as_places(&self) -> Option<&Places> {
+        match &self.0 {
+            Traced::Loop(_) => None,
+            Traced::Places(places) => Some(places),
+        }
+    }
+}
+
+impl LoopTrace {
     /// How many of the first iterations would give the text they gave.
     fn valid(&self, items: &[u32], unchanged: usize, count: usize) -> usize {
         let holds = |at: usize, input: &Input| match *input {
@@ -135,4 +186,4 @@ impl Trace {
 pub(crate) type Sink = Arc<std::sync::Mutex<Vec<u8>>>;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use minijinja::Value;
 
 use crate::capabilities::Capabilities;
-use crate::deepseek::{DeepSeek, DeepSeekStyle};
+use crate::deepseek::{BuiltIn, DeepSeek};
 use crate::engine::{Engine, Limits, NOW, render_error};
 use crate::error::{LoadError, RenderError};
 use crate::files::{Sources, TemplateFiles, Templates};
@@ -36,7 +36,7 @@ pub struct ChatTemplate {
 #[derive(Debug)]
 enum Renderer {
     Jinja(Box<Jinja>),
-    DeepSeek(DeepSeek, DeepSeekStyle),
+    BuiltIn(BuiltIn),
 }
 
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl ChatTemplate {
             && let Some(family) = DeepSeek::detect(&model_type, &files.model_name)
             && !(family.yields_to_template() && templates.default.is_some())
         {
-            return Ok(Self { renderer: Renderer::DeepSeek(family, files.deepseek) });
+            return Ok(Self { renderer: Renderer::BuiltIn(BuiltIn::new(family, files.deepseek)) });
         }
         Jinja::new(&templates, special_tokens).map(Self::from)
     }
@@ -121,7 +121,7 @@ impl ChatTemplate {
     pub fn capabilities(&self, with_tools: bool) -> Option<&Capabilities> {
         match &self.renderer {
             Renderer::Jinja(jinja) => Some(jinja.capabilities(with_tools)),
-            Renderer::DeepSeek(..) => None,
+            Renderer::BuiltIn(_) => None,
         }
     }
 
@@ -132,7 +132,7 @@ impl ChatTemplate {
     pub fn render(&self, input: &RenderInput<'_>) -> Result<Prompt, RenderError> {
         match &self.renderer {
             Renderer::Jinja(jinja) => jinja.render(input),
-            Renderer::DeepSeek(family, style) => family.render(*style, input),
+            Renderer::BuiltIn(built_in) => built_in.render(input),
         }
     }
 
@@ -143,7 +143,7 @@ impl ChatTemplate {
     pub fn render_continued(&self, input: &RenderInput<'_>, turn: &Turn<'_>) -> Option<Continued> {
         match &self.renderer {
             Renderer::Jinja(jinja) => jinja.render_continued(input, turn),
-            Renderer::DeepSeek(..) => None,
+            Renderer::BuiltIn(built_in) => built_in.render_continued(input, turn),
         }
     }
 }

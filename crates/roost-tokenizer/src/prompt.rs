@@ -1,6 +1,5 @@
 //! Prompts that continue earlier prompts.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::error::Error;
@@ -52,48 +51,99 @@ impl EncodedPrompt {
 }
 
 impl Tokenizer {
-    /// Encodes a prompt as [`encode`](Self::encode) does without special tokens of its own. `text` is what follows the
-    /// kept part of an earlier prompt, the whole prompt when there is none. `places` are offsets in `text`, in order,
-    /// behind which later prompts may want to go on.
+    /// Encodes a prompt as [`encode_segments`](Self::encode_segments) does. `parts` are what follows the kept part of
+    /// an earlier prompt, the whole prompt when there is none; of two in a row at most one is special. `places` are
+    /// offsets in their text, in order, behind which later prompts may want to go on. A place at the end of an ordinary
+    /// part is good only for prompts that go on with a special one; that is up to the caller.
     ///
     /// # Errors
     /// [`Error::Encode`] when the backend refuses the text.
-    pub fn encode_prompt(
+    pub fn encode_prompt<'a>(
         &self,
         kept: Option<Kept<'_>>,
-        text: &str,
+        parts: impl IntoIterator<Item = Segment<'a>>,
         places: impl IntoIterator<Item = usize>,
     ) -> Result<EncodedPrompt, Error> {
         let last =
             kept.and_then(|kept| kept.prompt.marks.get(..kept.places)?.last()?.as_ref().map(|m| (kept, m)));
-        let (before, mut marks, text, pending) = match last {
+        let (before, marks, pending) = match last {
             Some((kept, mark)) => {
-                let text = Cow::Owned([&mark.pending, text].concat());
-                let marks = kept.prompt.marks[..kept.places].to_vec();
-                (&kept.prompt.ids[..mark.tokens()], marks, text, mark.pending.len())
+                let ids = &kept.prompt.ids[..mark.tokens()];
+                (ids, kept.prompt.marks[..kept.places].to_vec(), &*mark.pending)
             }
-            None => (&[] as &[u32], Vec::new(), Cow::Borrowed(text), 0),
+            None => (&[] as &[u32], Vec::new(), ""),
         };
-        let mut ids = Vec::new();
+        let mut parts = parts.into_iter().peekable();
+        let joined = match parts.next_if(|part| part.special && !pending.is_empty()) {
+            Some(part) => [pending, part.text].concat(),
+            None => pending.to_owned(),
+        };
+        let mut places = places.into_iter().map(|place| place + pending.len()).peekable();
+        let mut encoding = Encoding { tokenizer: self, before: before.len(), ids: Vec::new(), marks };
+        let mut start = 0;
+        let mut encode = |Segment { text, special }: Segment<'_>| {
+            let end = start + text.len();
+            let inside =
+                std::iter::from_fn(|| places.next_if(|place| *place <= end)).map(|place| place - start);
+            if special {
+                encoding.special(text, inside)?
+            } else {
+                encoding.ordinary(text, inside)?
+            }
+            start = end;
+            Ok(())
+        };
+        if !joined.is_empty() {
+            encode(Segment { text: &joined, special: true })?;
+        }
+        parts.try_for_each(encode)?;
+        encoding.marks.extend(places.map(|_| None));
+        Ok(EncodedPrompt { ids: self::joined(before, &encoding.ids), marks: encoding.marks })
+    }
+}
+
+/// The ids behind the kept ones, so far.
+struct Encoding<'t> {
+    tokenizer: &'t Tokenizer,
+    /// Ids that are kept.
+    before: usize,
+    ids: Vec<u32>,
+    marks: Vec<Option<Mark>>,
+}
+
+impl Encoding<'_> {
+    /// A part in which spellings of tokens are tokens. A place is marked behind a token near by that stays one.
+    fn special(&mut self, text: &str, places: impl Iterator<Item = usize>) -> Result<(), Error> {
+        let tokenizer = self.tokenizer;
         let mut ends =
-            self.inner.boundaries.iter().flat_map(|boundaries| boundaries.solid_ends(&text)).peekable();
+            tokenizer.inner.boundaries.iter().flat_map(|boundaries| boundaries.solid_ends(text)).peekable();
         // Up to where the text is encoded, and up to where it may be.
         let (mut done, mut cut) = (0, 0);
         for place in places {
-            let place = place + pending;
             while let Some(end) = ends.next_if(|end| *end <= place) {
                 cut = end;
             }
-            let near = self.inner.boundaries.is_some() && place - cut <= PENDING;
+            let near = tokenizer.inner.boundaries.is_some() && place - cut <= PENDING;
             if near {
-                self.extend(&mut ids, Segment { text: &text[done..cut], special: true })?;
+                tokenizer.extend(&mut self.ids, Segment { text: &text[done..cut], special: true })?;
                 done = cut;
             }
-            let tokens = (before.len() + ids.len()) as u32;
-            marks.push(near.then(|| Mark { tokens, pending: text[cut..place].into() }));
+            self.marks.push(near.then(|| self.mark(&text[cut..place])));
         }
-        self.extend(&mut ids, Segment { text: &text[done..], special: true })?;
-        Ok(EncodedPrompt { ids: joined(before, &ids), marks })
+        tokenizer.extend(&mut self.ids, Segment { text: &text[done..], special: true })
+    }
+
+    /// A part that is encoded as it is. Only its end is a place to go on from.
+    fn ordinary(&mut self, text: &str, places: impl Iterator<Item = usize>) -> Result<(), Error> {
+        self.tokenizer.extend(&mut self.ids, Segment { text, special: false })?;
+        for place in places {
+            self.marks.push((place == text.len()).then(|| self.mark("")));
+        }
+        Ok(())
+    }
+
+    fn mark(&self, pending: &str) -> Mark {
+        Mark { tokens: (self.before + self.ids.len()) as u32, pending: pending.into() }
     }
 }
 

@@ -229,7 +229,7 @@ impl PromptMemory {
             },
         )?;
         // A prompt is encoded without NUL characters; one that has them is not what its trace tells.
-        if continued.text.contains('\0') {
+        if continued.prompt.text.contains('\0') {
             return None;
         }
         let rendered = Instant::now();
@@ -240,7 +240,7 @@ impl PromptMemory {
             .tokenizer
             .encode_prompt(
                 kept.map(|turn| Kept { prompt: &turn.prompt, places: continued.skipped }),
-                &continued.text,
+                continued.prompt.parts().map(|(text, special)| Segment { text, special }),
                 places,
             )
             .ok()?;

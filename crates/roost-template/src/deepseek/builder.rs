@@ -29,6 +29,16 @@ const GROUNDING: [&str; 8] = [
 pub(super) struct Builder {
     text: String,
     segments: Vec<Segment>,
+    places: Vec<Option<usize>>,
+}
+
+/// A prompt, and where the text before each of its answers ends.
+#[derive(Debug)]
+pub(super) struct Rendered {
+    pub(super) prompt: Prompt,
+    /// For each answer in order, and for the end: bytes of the prompt before it. `None` where that text depends on
+    /// what follows it, beyond what [`Facts`](crate::incremental::Facts) tell.
+    pub(super) places: Vec<Option<usize>>,
 }
 
 impl Builder {
@@ -62,8 +72,20 @@ impl Builder {
         self
     }
 
-    pub(super) fn finish(self) -> Prompt {
-        Prompt { text: self.text, segments: Some(self.segments) }
+    /// Notes that an answer begins here, or the end of the messages, and whether this is a place to go on from: the
+    /// text before does not depend on what follows.
+    pub(super) fn place(&mut self, is_sealed: bool) {
+        self.places.push(is_sealed.then_some(self.text.len()));
+    }
+
+    /// Whether what was written last is no ordinary text.
+    pub(super) fn ends_special(&self) -> bool {
+        self.segments.last().is_some_and(|last| last.special)
+    }
+
+    pub(super) fn finish(self) -> Rendered {
+        let prompt = Prompt { text: self.text, segments: Some(self.segments) };
+        Rendered { prompt, places: self.places }
     }
 
     fn push(&mut self, text: &str, special: bool) -> &mut Self {

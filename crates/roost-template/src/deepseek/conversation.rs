@@ -9,13 +9,26 @@ use crate::template::RenderInput;
 
 #[derive(Debug)]
 pub(super) struct Conversation {
+    pub(super) scene: Scene,
     pub(super) turns: Vec<Turn>,
-    /// Definitions with the members `name`, `description` and `parameters`.
+    /// The turns go on behind others, which end before an answer: there is text before them, with everything that
+    /// stands at the beginning of a prompt.
+    pub(super) goes_on: bool,
+}
+
+/// What a conversation has beside its turns.
+#[derive(Debug)]
+pub(super) struct Scene {
+    /// Definitions with the members `name`, `description` and `parameters`; none where the conversation goes on.
     pub(super) tools: Vec<Value>,
+    /// Whether tools are offered.
+    pub(super) has_tools: bool,
     pub(super) effort: Effort,
     pub(super) format: ResponseFormat,
     /// The response format as it was sent.
     pub(super) format_json: Option<Value>,
+    /// Whether the template arguments let earlier reasoning be left out.
+    pub(super) drop_thinking: bool,
 }
 
 /// How messages are read.
@@ -74,16 +87,9 @@ pub(super) enum ResponseFormat {
 
 impl Conversation {
     pub(super) fn read(input: &RenderInput<'_>, reading: Reading) -> Result<Self, RenderError> {
-        let kwargs: Map<String, Value> = parse(input.kwargs.unwrap_or("{}"), "chat_template_kwargs")?;
-        let effort = Effort::from_kwargs(&kwargs);
-        let messages: Vec<Message> = parse(input.messages, "messages")?;
-        if messages.is_empty() {
-            return Err(invalid("messages", "must not be empty"));
-        }
-        let mut turns = Vec::with_capacity(messages.len());
-        for (index, message) in messages.into_iter().enumerate() {
-            turns.extend(message.into_turn(index, effort != Effort::Off, reading)?);
-        }
+        let scene = Scene::read(input)?;
+        let turns = read_turns(input.messages, 0, scene.thinks(), reading)?;
+        let mut turns: Vec<Turn> = turns.into_iter().map(|(_, turn)| turn).collect();
         if input.continue_final_message {
             match turns.last_mut() {
                 Some(Turn::Assistant(assistant)) => assistant.continued = true,
@@ -92,18 +98,59 @@ impl Conversation {
                 }
             }
         }
+        Ok(Self { scene, turns, goes_on: false })
+    }
+}
+
+impl Scene {
+    pub(super) fn read(input: &RenderInput<'_>) -> Result<Self, RenderError> {
         let tools: Vec<Tool> = parse(input.tools.unwrap_or("[]"), "tools")?;
         let format_json: Option<Value> =
             input.response_format.map(|raw| parse(raw, "response_format")).transpose()?;
         let format = format_json.as_ref().map_or(ResponseFormat::Text, ResponseFormat::from_json);
-        let tools = tools.into_iter().map(Tool::into_definition).collect();
-        Ok(Self { turns, tools, effort, format, format_json })
+        let tools: Vec<Value> = tools.into_iter().map(Tool::into_definition).collect();
+        Ok(Self { has_tools: !tools.is_empty(), tools, format, format_json, ..Self::familiar(input, false)? })
+    }
+
+    /// Of a scene that was read before, only what turns depend on.
+    pub(super) fn familiar(input: &RenderInput<'_>, has_tools: bool) -> Result<Self, RenderError> {
+        let kwargs: Map<String, Value> = parse(input.kwargs.unwrap_or("{}"), "chat_template_kwargs")?;
+        Ok(Self {
+            tools: Vec::new(),
+            has_tools,
+            effort: Effort::from_kwargs(&kwargs),
+            format: ResponseFormat::Text,
+            format_json: None,
+            drop_thinking: kwargs.get("drop_thinking").and_then(Value::as_bool).unwrap_or(true),
+        })
+    }
+
+    pub(super) fn thinks(&self) -> bool {
+        self.effort != Effort::Off
     }
 
     /// Reasoning of earlier turns is kept only in conversations with tools.
     pub(super) fn keeps_reasoning(&self) -> bool {
-        !self.tools.is_empty()
+        self.has_tools
     }
+}
+
+/// The turns of a JSON list of messages, each with the number of its message; `first` is that of the first.
+pub(super) fn read_turns(
+    list: &str,
+    first: usize,
+    thinking: bool,
+    reading: Reading,
+) -> Result<Vec<(usize, Turn)>, RenderError> {
+    let messages: Vec<Message> = parse(list, "messages")?;
+    if messages.is_empty() && first == 0 {
+        return Err(invalid("messages", "must not be empty"));
+    }
+    let mut turns = Vec::with_capacity(messages.len());
+    for (index, message) in (first..).zip(messages) {
+        turns.extend(message.into_turn(index, thinking, reading)?.map(|turn| (index, turn)));
+    }
+    Ok(turns)
 }
 
 impl Effort {

@@ -2,15 +2,12 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value};
-
 use super::DeepSeek;
-use super::builder::{ASSISTANT, BOS, Builder, END_THINK, EOS, REMINDER, SYSTEM, THINK, USER};
-use super::conversation::{Assistant, Conversation, Effort, Turn};
+use super::builder::{ASSISTANT, BOS, Builder, END_THINK, EOS, REMINDER, Rendered, SYSTEM, THINK, USER};
+use super::conversation::{Assistant, Conversation, Scene, Turn};
 use super::dump::{Floats, json};
 use super::tools::Markup;
 use super::{v4, v41};
-use crate::prompt::Prompt;
 
 /// A message after its neighbours were merged into it.
 enum Item {
@@ -28,39 +25,45 @@ enum Block {
 }
 
 /// What decides about reasoning.
-struct Scene {
+struct Thinking {
     format: DeepSeek,
     thinking: bool,
     /// Reasoning of earlier turns is left out.
     drops: bool,
     last_user: Option<usize>,
+    /// The items go on behind others.
+    goes_on: bool,
 }
 
-pub(super) fn render(conversation: Conversation, format: DeepSeek, kwargs: Option<&str>) -> Prompt {
+pub(super) fn render(Conversation { scene, turns, goes_on }: Conversation, format: DeepSeek) -> Rendered {
     let markup = match format {
         DeepSeek::V41 => v41::MARKUP,
         DeepSeek::V4 | DeepSeek::V32 => {
             Markup { floats: Floats::Python, line_for_no_parameters: true, ..v4::MARKUP }
         }
     };
-    let thinking = conversation.effort != Effort::Off;
-    let drops = conversation.tools.is_empty() && drop_thinking(kwargs);
-    let head = head(&conversation, &markup);
-    let effort = conversation.effort;
-    let mut items = merged(conversation.turns, !head.is_empty());
+    let thinking = scene.thinks();
+    let drops = drops_reasoning(&scene);
+    let mut out = Builder::default();
+    let mut head = Builder::default();
+    if !goes_on {
+        head = self::head(&scene, &markup);
+        out.special(BOS);
+    }
+    let effort = scene.effort;
+    let mut items = merged(turns, !head.is_empty());
     sort_results(&mut items);
-    let head_at = items.iter().position(|item| matches!(item, Item::System(_)));
-    if thinking && drops && format == DeepSeek::V4 {
+    let head_at = items.iter().position(|item| matches!(item, Item::System(_))).filter(|_| !goes_on);
+    if drops && format == DeepSeek::V4 {
         forget_developers(&mut items);
     }
-    let scene = Scene { format, thinking, drops, last_user: last_user(&items, format) };
-    let mut out = Builder::default();
-    out.special(BOS);
+    let scene = Thinking { format, thinking, drops, last_user: last_user(&items, format, goes_on), goes_on };
     for (index, item) in items.iter().enumerate() {
-        if format == DeepSeek::V41 && (matches!(item, Item::System(_)) || (index == 0 && thinking)) {
+        let is_first = index == 0 && !goes_on;
+        if format == DeepSeek::V41 && (matches!(item, Item::System(_)) || (is_first && thinking)) {
             out.special(SYSTEM);
         }
-        if index == 0 && thinking {
+        if is_first && thinking {
             match format {
                 DeepSeek::V41 => _ = out.plain(&v41::effort(effort)),
                 DeepSeek::V4 | DeepSeek::V32 => v4::effort(effort, &mut out),
@@ -76,17 +79,35 @@ pub(super) fn render(conversation: Conversation, format: DeepSeek, kwargs: Optio
             Item::Developer(text) => _ = out.special(USER).plain(text),
             Item::User(blocks) => user(blocks, &mut out),
             Item::Reminder(text) => _ = out.special(REMINDER).plain(text),
-            Item::Assistant(assistant) => said(assistant, scene.shows_reasoning(index), &markup, &mut out),
+            Item::Assistant(assistant) => {
+                out.place(!is_first);
+                said(assistant, scene.shows_reasoning(index), &markup, &mut out);
+            }
         }
         let answered = matches!(items.get(index + 1), None | Some(Item::Assistant(_) | Item::Reminder(_)));
         if answered && scene.is_asking(item, index) {
             out.special(ASSISTANT).special(if scene.thinks_after(index) { THINK } else { END_THINK });
         }
     }
+    out.place(goes_on || !items.is_empty());
     out.finish()
 }
 
-impl Scene {
+/// Whether earlier reasoning is left out.
+pub(super) fn drops_reasoning(scene: &Scene) -> bool {
+    scene.thinks() && !scene.has_tools && scene.drop_thinking
+}
+
+/// Whether a turn is one that earlier reasoning is left out before; the first turn may be told wrongly.
+pub(super) fn asks(turn: &Turn, format: DeepSeek) -> bool {
+    match turn {
+        Turn::User(_) | Turn::Tool { .. } | Turn::Developer(_) => true,
+        Turn::System(_) => format == DeepSeek::V41,
+        Turn::Reminder(_) | Turn::Assistant(_) => false,
+    }
+}
+
+impl Thinking {
     /// The answer at `index` repeats its reasoning.
     fn shows_reasoning(&self, index: usize) -> bool {
         self.thinking && (!self.drops || self.last_user.is_none_or(|last| index > last))
@@ -100,16 +121,10 @@ impl Scene {
     fn is_asking(&self, item: &Item, index: usize) -> bool {
         match item {
             Item::User(_) | Item::Developer(_) => true,
-            Item::System(_) => self.format == DeepSeek::V41 && index > 0,
+            Item::System(_) => self.format == DeepSeek::V41 && (index > 0 || self.goes_on),
             Item::Reminder(_) | Item::Assistant(_) => false,
         }
     }
-}
-
-fn drop_thinking(kwargs: Option<&str>) -> bool {
-    let kwargs: Map<String, Value> =
-        kwargs.and_then(|raw| serde_json::from_str(raw).ok()).unwrap_or_default();
-    kwargs.get("drop_thinking").and_then(Value::as_bool).unwrap_or(true)
 }
 
 /// `needs_system`: there is something to say that belongs to system text.
@@ -170,10 +185,10 @@ fn sort_results(items: &mut [Item]) {
     }
 }
 
-fn last_user(items: &[Item], format: DeepSeek) -> Option<usize> {
+fn last_user(items: &[Item], format: DeepSeek, goes_on: bool) -> Option<usize> {
     let is_user = |(index, item): (usize, &Item)| match item {
         Item::User(_) | Item::Developer(_) => true,
-        Item::System(_) => format == DeepSeek::V41 && index > 0,
+        Item::System(_) => format == DeepSeek::V41 && (index > 0 || goes_on),
         Item::Reminder(_) | Item::Assistant(_) => false,
     };
     (0..items.len()).rev().find(|index| is_user((*index, &items[*index])))
@@ -181,7 +196,7 @@ fn last_user(items: &[Item], format: DeepSeek) -> Option<usize> {
 
 /// Where reasoning is dropped, what a developer said before the last user is dropped with it.
 fn forget_developers(items: &mut Vec<Item>) {
-    let Some(last) = last_user(items, DeepSeek::V4) else { return };
+    let Some(last) = last_user(items, DeepSeek::V4, false) else { return };
     let mut index = 0;
     items.retain(|item| {
         index += 1;
@@ -218,12 +233,12 @@ fn said(assistant: &Assistant, shows_reasoning: bool, markup: &Markup, out: &mut
 }
 
 /// What follows the first system text: tools, and the response format with its wrapping.
-fn head(conversation: &Conversation, markup: &Markup) -> Builder {
+fn head(scene: &Scene, markup: &Markup) -> Builder {
     let mut out = Builder::default();
-    if !conversation.tools.is_empty() {
-        out.plain("\n\n").append(&markup.instructions(&conversation.tools));
+    if !scene.tools.is_empty() {
+        out.plain("\n\n").append(&markup.instructions(&scene.tools));
     }
-    if let Some(format) = &conversation.format_json {
+    if let Some(format) = &scene.format_json {
         out.plain("\n\n## Response Format:\n\nYou MUST strictly adhere to the following schema to reply:\n");
         out.plain(&json(format, markup.floats));
     }

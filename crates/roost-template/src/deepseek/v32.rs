@@ -1,11 +1,10 @@
 //! The V3.2 format: system text without a token, results in a block behind the calls, not in a user's turn.
 
 use super::DeepSeekStyle;
-use super::builder::{ASSISTANT, BOS, Builder, DSML, END_THINK, EOS, THINK, USER};
-use super::conversation::{Assistant, Conversation, Effort, ResponseFormat, Turn};
+use super::builder::{ASSISTANT, BOS, Builder, DSML, END_THINK, EOS, Rendered, THINK, USER};
+use super::conversation::{Assistant, Conversation, ResponseFormat, Scene, Turn};
 use super::dump::{Floats, json};
 use super::tools::Markup;
-use crate::prompt::Prompt;
 
 const MARKUP: Markup = Markup {
     calls: "function_calls",
@@ -15,17 +14,23 @@ const MARKUP: Markup = Markup {
     line_for_no_parameters: true,
 };
 
-pub(super) fn render(conversation: &Conversation, style: DeepSeekStyle) -> Prompt {
-    let thinking = conversation.effort != Effort::Off;
-    let turns = &conversation.turns;
+pub(super) fn render(
+    Conversation { scene, turns, goes_on }: &Conversation,
+    style: DeepSeekStyle,
+) -> Rendered {
+    let thinking = scene.thinks();
     // Earlier reasoning is not shown again.
-    let last_user = turns.iter().rposition(|turn| matches!(turn, Turn::User(_) | Turn::Developer(_)));
-    let head_at = turns.iter().position(|turn| matches!(turn, Turn::System(_)));
-    let head = head(conversation, style);
+    let last_user = turns.iter().rposition(asks);
+    let mut head_at = None;
+    let mut head = Builder::default();
     let mut out = Builder::default();
-    out.special(BOS);
-    if head_at.is_none() {
-        out.append(&head);
+    if !goes_on {
+        head_at = turns.iter().position(|turn| matches!(turn, Turn::System(_)));
+        head = self::head(scene, style);
+        out.special(BOS);
+        if head_at.is_none() {
+            out.append(&head);
+        }
     }
     let mut open_calls = 0;
     let mut results = 0;
@@ -56,13 +61,26 @@ pub(super) fn render(conversation: &Conversation, style: DeepSeekStyle) -> Promp
             }
             Turn::Reminder(text) => _ = out.plain(text),
             Turn::Assistant(assistant) => {
+                place(index > 0 || *goes_on, style, &mut out);
                 (open_calls, results) = (assistant.calls.len(), 0);
                 let shows_reasoning = thinking && last_user.is_none_or(|last| index > last);
                 said(assistant, shows_reasoning, style, &mut out);
             }
         }
     }
+    place(!turns.is_empty() || *goes_on, style, &mut out);
     out.finish()
+}
+
+/// Whether a turn is one that reasoning is left out before.
+pub(super) fn asks(turn: &Turn) -> bool {
+    matches!(turn, Turn::User(_) | Turn::Developer(_))
+}
+
+/// Of this format's answers only the calls and the end begin with a token: text before them has to end with one.
+fn place(has_text: bool, style: DeepSeekStyle, out: &mut Builder) {
+    let is_sealed = has_text && (style == DeepSeekStyle::Dynamo || out.ends_special());
+    out.place(is_sealed);
 }
 
 /// The answer begins.
@@ -89,15 +107,15 @@ fn said(assistant: &Assistant, shows_reasoning: bool, style: DeepSeekStyle, out:
 }
 
 /// What follows the first system text: tools and response format.
-fn head(conversation: &Conversation, style: DeepSeekStyle) -> Builder {
+fn head(scene: &Scene, style: DeepSeekStyle) -> Builder {
     let mut out = Builder::default();
-    if !conversation.tools.is_empty() {
-        out.plain("\n\n").append(&instructions(&conversation.tools));
+    if !scene.tools.is_empty() {
+        out.plain("\n\n").append(&instructions(&scene.tools));
     }
-    let format = match (style, &conversation.format) {
-        (DeepSeekStyle::Dynamo, _) => conversation.format_json.as_ref(),
+    let format = match (style, &scene.format) {
+        (DeepSeekStyle::Dynamo, _) => scene.format_json.as_ref(),
         (DeepSeekStyle::Publisher, ResponseFormat::Text) => None,
-        (DeepSeekStyle::Publisher, ResponseFormat::Object) => conversation.format_json.as_ref(),
+        (DeepSeekStyle::Publisher, ResponseFormat::Object) => scene.format_json.as_ref(),
         (DeepSeekStyle::Publisher, ResponseFormat::Schema(schema)) => Some(schema),
     };
     if let Some(format) = format {

@@ -1,10 +1,9 @@
 //! The V4 format: all system text leads, without a token of its own.
 
-use super::builder::{ASSISTANT, BOS, Builder, END_THINK, EOS, REMINDER, THINK, USER};
+use super::builder::{ASSISTANT, BOS, Builder, END_THINK, EOS, REMINDER, Rendered, THINK, USER};
 use super::conversation::{Conversation, Effort, ResponseFormat, Turn};
 use super::dump::{Floats, json};
 use super::tools::Markup;
-use crate::prompt::Prompt;
 
 pub(super) const MARKUP: Markup = Markup {
     calls: "tool_calls",
@@ -20,20 +19,22 @@ const EFFORT_MAX: &str = "Reasoning Effort: Beyond maximum — exhaustive, relen
 
 const JSON_OBJECT: &str = "You are a helpful assistant designed to output JSON.\n## Response Format:\n\nReply with JSON object ONLY.";
 
-pub(super) fn render(conversation: Conversation) -> Prompt {
-    let thinking = conversation.effort != Effort::Off;
-    let keeps_reasoning = conversation.keeps_reasoning();
-    let (system, turns) = arrange(conversation.turns);
+pub(super) fn render(Conversation { scene, turns, goes_on }: Conversation) -> Rendered {
+    let thinking = scene.thinks();
+    let keeps_reasoning = scene.keeps_reasoning();
+    let Arranged { system, turns, sealed } = arrange(turns);
     let mut out = Builder::default();
-    out.special(BOS);
-    effort(conversation.effort, &mut out);
-    let system = system_texts(system, &conversation.tools, &conversation.format);
-    for (index, text) in system.iter().enumerate() {
-        out.plain(if index > 0 { "\n\n" } else { "" }).append(text);
+    if !goes_on {
+        out.special(BOS);
+        effort(scene.effort, &mut out);
+        let system = system_texts(system, &scene.tools, &scene.format);
+        for (index, text) in system.iter().enumerate() {
+            out.plain(if index > 0 { "\n\n" } else { "" }).append(text);
+        }
     }
 
     let mut previous: Option<&Turn> = None;
-    for turn in &turns {
+    for (index, turn) in turns.iter().enumerate() {
         match turn {
             // Not of this reading.
             Turn::System(_) | Turn::Developer(_) => {}
@@ -47,6 +48,7 @@ pub(super) fn render(conversation: Conversation) -> Prompt {
             }
             Turn::Reminder(text) => _ = out.special(REMINDER).plain(text),
             Turn::Assistant(assistant) => {
+                out.place(sealed[index]);
                 out.special(ASSISTANT);
                 if let Some(reasoning) = &assistant.reasoning
                     && (assistant.continued || keeps_reasoning)
@@ -66,6 +68,7 @@ pub(super) fn render(conversation: Conversation) -> Prompt {
         }
         previous = Some(turn);
     }
+    out.place(sealed[turns.len()]);
     if !matches!(turns.last(), Some(Turn::Assistant(assistant)) if assistant.continued) {
         out.special(ASSISTANT).special(if thinking { THINK } else { END_THINK });
     }
@@ -112,9 +115,19 @@ fn system_texts(leading: Vec<String>, tools: &[serde_json::Value], format: &Resp
     texts
 }
 
+/// Turns as they are written.
+struct Arranged {
+    /// System texts.
+    system: Vec<String>,
+    /// The other turns.
+    turns: Vec<Turn>,
+    /// For each turn and the end, whether everything before has its place whatever follows.
+    sealed: Vec<bool>,
+}
+
 /// System texts and the other turns. Users in a row become one; calls, and the results that answer them, are sorted
 /// by id.
-fn arrange(turns: Vec<Turn>) -> (Vec<String>, Vec<Turn>) {
+fn arrange(turns: Vec<Turn>) -> Arranged {
     let mut system = Vec::new();
     let mut rest: Vec<Turn> = Vec::with_capacity(turns.len());
     for turn in turns {
@@ -130,19 +143,25 @@ fn arrange(turns: Vec<Turn>) -> (Vec<String>, Vec<Turn>) {
         }
     }
     let mut answers = Vec::new();
+    let mut sealed = Vec::with_capacity(rest.len() + 1);
+    let mut open = 0;
     for (index, turn) in rest.iter_mut().enumerate() {
+        sealed.push(open <= index);
         if let Turn::Assistant(assistant) = turn {
             assistant.calls.sort_by(|a, b| a.id.cmp(&b.id));
-            answers.push(index + 1..index + 1 + assistant.calls.len());
+            let results = index + 1..index + 1 + assistant.calls.len();
+            open = open.max(results.end);
+            answers.push(results);
         }
     }
+    sealed.push(open <= rest.len());
     for range in answers {
         // An incomplete set of results keeps its order.
         if let Some(results) = rest.get_mut(range) {
             results.sort_by(|a, b| result_key(a).cmp(&result_key(b)));
         }
     }
-    (system, rest)
+    Arranged { system, turns: rest, sealed }
 }
 
 /// Results first, by id; other turns behind them.

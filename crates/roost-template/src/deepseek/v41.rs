@@ -1,10 +1,9 @@
 //! The V4.1 format: system text has a token and may come at any place.
 
-use super::builder::{ASSISTANT, BOS, Builder, END_THINK, EOS, REMINDER, SYSTEM, THINK, USER};
-use super::conversation::{Assistant, Conversation, Effort, ResponseFormat, Turn};
+use super::builder::{ASSISTANT, BOS, Builder, END_THINK, EOS, REMINDER, Rendered, SYSTEM, THINK, USER};
+use super::conversation::{Assistant, Conversation, Effort, ResponseFormat, Scene, Turn};
 use super::dump::{Floats, json};
 use super::tools::Markup;
-use crate::prompt::Prompt;
 
 pub(super) const MARKUP: Markup = Markup {
     calls: " calls",
@@ -14,26 +13,30 @@ pub(super) const MARKUP: Markup = Markup {
     line_for_no_parameters: true,
 };
 
-pub(super) fn render(conversation: Conversation) -> Prompt {
-    let thinking = conversation.effort != Effort::Off;
-    let keeps_reasoning = conversation.keeps_reasoning();
-    let head = head(&conversation);
-    let turns = arrange(conversation.turns, !head.is_empty());
+pub(super) fn render(Conversation { scene, turns, goes_on }: Conversation) -> Rendered {
+    let thinking = scene.thinks();
+    let keeps_reasoning = scene.keeps_reasoning();
     let mut out = Builder::default();
-    out.special(BOS);
-    if thinking {
-        out.special(SYSTEM).plain(&effort(conversation.effort));
+    let mut head = Builder::default();
+    if !goes_on {
+        head = self::head(&scene);
+        out.special(BOS);
+        if thinking {
+            out.special(SYSTEM).plain(&effort(scene.effort));
+        }
     }
+    let turns = arrange(turns, !head.is_empty());
     for (index, turn) in turns.iter().enumerate() {
+        let is_first = index == 0 && !goes_on;
         let follows = index > 0 && matches!(turns[index - 1], Turn::User(_) | Turn::Tool { .. });
         match turn {
             Turn::System(text) => {
                 // The effort line has opened the first system message already.
-                if index > 0 || !thinking {
+                if !is_first || !thinking {
                     out.special(SYSTEM);
                 }
                 out.plain(text);
-                if index == 0 {
+                if is_first {
                     out.append(&head);
                 }
             }
@@ -43,11 +46,13 @@ pub(super) fn render(conversation: Conversation) -> Prompt {
             }
             Turn::Reminder(text) => _ = out.special(REMINDER).plain(text),
             Turn::Assistant(turn) => {
-                let shows_reasoning = thinking && index > 0 && (keeps_reasoning || turn.continued);
+                out.place(!is_first);
+                let shows_reasoning = thinking && !is_first && (keeps_reasoning || turn.continued);
                 assistant(turn, shows_reasoning, &mut out);
             }
         }
     }
+    out.place(goes_on || !turns.is_empty());
     if !matches!(turns.last(), Some(Turn::Assistant(assistant)) if assistant.continued) {
         out.special(ASSISTANT).special(if thinking { THINK } else { END_THINK });
     }
@@ -90,13 +95,13 @@ pub(super) fn effort(effort: Effort) -> String {
 }
 
 /// What follows the first system text: tools and response format.
-fn head(conversation: &Conversation) -> Builder {
+fn head(scene: &Scene) -> Builder {
     let mut out = Builder::default();
-    if !conversation.tools.is_empty() {
-        out.plain("\n\n").append(&MARKUP.instructions(&conversation.tools));
+    if !scene.tools.is_empty() {
+        out.plain("\n\n").append(&MARKUP.instructions(&scene.tools));
     }
     let object = serde_json::json!({"type": "json_object"});
-    let schema = match &conversation.format {
+    let schema = match &scene.format {
         ResponseFormat::Text => return out,
         ResponseFormat::Object => &object,
         ResponseFormat::Schema(schema) => schema,

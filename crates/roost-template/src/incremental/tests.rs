@@ -9,16 +9,16 @@ use crate::{ChatTemplate, RenderInput};
 
 /// A session as the caller of the crate keeps it.
 #[derive(Default)]
-struct Session {
+pub(crate) struct Session {
     messages: Vec<String>,
-    prompt: String,
+    prompt: Vec<(String, bool)>,
     trace: Option<Trace>,
 }
 
 impl Session {
     /// Renders `messages` as the next turn and compares with a fresh rendering. Returns the iterations left out, and
     /// how many there were.
-    fn turn(
+    pub(crate) fn turn(
         &mut self,
         template: &ChatTemplate,
         messages: &[Value],
@@ -29,12 +29,16 @@ impl Session {
         let fresh = template.render(&RenderInput { messages: &list, ..*input }).ok();
         let unchanged = messages.iter().zip(&self.messages).take_while(|(new, old)| new == old).count();
         let turn = turn(&list, &messages, unchanged, self.trace.as_ref());
-        let Some(Continued { text, reused, skipped, trace }) = template.render_continued(input, &turn) else {
+        let Some(Continued { prompt: rest, reused, skipped, trace }) =
+            template.render_continued(input, &turn)
+        else {
             *self = Self::default();
             return None;
         };
-        let prompt = self.prompt[..reused].to_owned() + &text;
-        assert_eq!(Some(&prompt), fresh.as_ref().map(|prompt| &prompt.text), "{unchanged} {skipped} {list}");
+        let kept = cut(&self.prompt, reused);
+        let prompt = joined(kept.iter().map(|(text, special)| (text.as_str(), *special)).chain(rest.parts()));
+        let fresh = fresh.as_ref().map(|prompt| joined(prompt.parts()));
+        assert_eq!(Some(&prompt), fresh.as_ref(), "{unchanged} {skipped} {list}");
         let mut trace = trace;
         if let Some(trace) = &mut trace {
             trace.set_resumable(std::iter::repeat(true));
@@ -44,6 +48,30 @@ impl Session {
         *self = Self { messages, prompt, trace };
         Some((skipped, count))
     }
+}
+
+/// Parts with no two of a kind in a row.
+fn joined<'a>(parts: impl Iterator<Item = (&'a str, bool)>) -> Vec<(String, bool)> {
+    let mut joined: Vec<(String, bool)> = Vec::new();
+    for (text, special) in parts.filter(|(text, _)| !text.is_empty()) {
+        match joined.last_mut() {
+            Some((last, kind)) if *kind == special => last.push_str(text),
+            _ => joined.push((text.to_owned(), special)),
+        }
+    }
+    joined
+}
+
+/// The first bytes of a prompt.
+fn cut(parts: &[(String, bool)], mut length: usize) -> Vec<(String, bool)> {
+    let mut kept = Vec::new();
+    for (text, special) in parts {
+        let part = &text[..length.min(text.len())];
+        length -= part.len();
+        kept.push((part.to_owned(), *special));
+    }
+    assert_eq!(length, 0);
+    kept
 }
 
 /// The messages as parts of `list`.
@@ -91,7 +119,7 @@ fn message(random: &mut fastrand::Rng, turn: usize) -> Vec<Value> {
     }
 }
 
-const TOOLS: &str = r#"[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","properties":{"a":{"type":"string"}}}}}]"#;
+pub(crate) const TOOLS: &str = r#"[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","properties":{"a":{"type":"string"}}}}}]"#;
 
 /// Random sessions that grow, lose messages at the end, or change in the middle. Returns (skipped, rendered).
 fn random_sessions(template: &ChatTemplate, sessions: u64) -> (usize, usize) {

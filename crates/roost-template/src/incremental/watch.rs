@@ -6,7 +6,7 @@ use minijinja::value::{Enumerator, Object, ObjectRepr, Rest};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
 use super::messages::LazyMessage;
-use super::{Digester, Input, Lazy, Sink, Step, Trace, WATCHER};
+use super::{Digester, Input, Lazy, LoopTrace, Sink, Step, WATCHER};
 use crate::syntax::main_loop::WATCH;
 
 /// Watches one rendering. It is a value of the context that no template can name.
@@ -14,7 +14,7 @@ use crate::syntax::main_loop::WATCH;
 pub(crate) struct Watcher {
     messages: Arc<Lazy>,
     unchanged: usize,
-    before: Option<Trace>,
+    before: Option<LoopTrace>,
     /// What else decides on the text of an iteration: which template, which treatment of messages.
     variant: String,
     digester: Digester,
@@ -26,7 +26,7 @@ pub(crate) struct Watcher {
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     /// The trace of the loop, when it could be watched to its end.
-    pub(crate) trace: Option<Trace>,
+    pub(crate) trace: Option<LoopTrace>,
     /// Iterations that were left out.
     pub(crate) skipped: usize,
     /// Length of the text that stands in the sink before the loop.
@@ -37,7 +37,7 @@ impl Watcher {
     pub(crate) fn new(
         messages: Arc<Lazy>,
         unchanged: usize,
-        before: Option<Trace>,
+        before: Option<LoopTrace>,
         variant: String,
         digester: Digester,
         sink: Sink,
@@ -110,7 +110,7 @@ struct Iterations {
     /// The next item; 0 before the loop has begun.
     next: usize,
     /// `None` when the loop is not watched.
-    trace: Option<Trace>,
+    trace: Option<LoopTrace>,
     /// The iterations from here on depend on what an earlier one changed.
     is_over: bool,
     /// Bytes of the prompt that were left out of the sink so far.
@@ -130,7 +130,7 @@ impl Iterations {
             (sink.len(), watcher.digester.texts(&[watcher.variant.as_bytes(), &sink]))
         };
         watcher.messages.take_inputs();
-        let mut trace = Trace { head, names, steps: Vec::with_capacity(items.len()) };
+        let mut trace = LoopTrace { head, names, steps: Vec::with_capacity(items.len()) };
         if let Some(before) = watcher.before.as_ref().filter(|b| b.head == head && b.names == names) {
             self.next = before.valid(&items, watcher.unchanged, watcher.messages.count());
             trace.steps.extend_from_slice(&before.steps[..self.next]);

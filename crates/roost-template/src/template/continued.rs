@@ -3,7 +3,8 @@
 use minijinja::Value;
 
 use super::{Jinja, RenderInput, tools};
-use crate::incremental::{Continued, Lazy, Sink, Turn, WATCHER, Watcher};
+use crate::incremental::{Continued, Lazy, Sink, Trace, Traced, Turn, WATCHER, Watcher};
+use crate::prompt::Prompt;
 
 impl Jinja {
     pub(super) fn render_continued(&self, input: &RenderInput<'_>, turn: &Turn<'_>) -> Option<Continued> {
@@ -18,7 +19,7 @@ impl Jinja {
         let broken = input.broken_arguments;
         let messages = Lazy::new(turn, capabilities, broken).ok()?;
         let sink = Sink::default();
-        let trace = turn.trace.filter(|_| turn.unchanged > 0).cloned();
+        let trace = turn.trace.filter(|_| turn.unchanged > 0).and_then(Trace::as_loop).cloned();
         let variant = format!("{name} {broken:?}");
         let digester = self.digester.clone();
         let watcher = Watcher::new(messages.clone(), turn.unchanged, trace, variant, digester, sink.clone());
@@ -29,10 +30,11 @@ impl Jinja {
         if messages.has_failed() {
             return None;
         }
-        let mut watched = watcher.downcast_object_ref::<Watcher>()?.take();
+        let watched = watcher.downcast_object_ref::<Watcher>()?.take();
         let mut text = String::from_utf8(std::mem::take(&mut *sink.lock().ok()?)).ok()?;
         let skipped = watched.skipped;
-        let reused = match (&mut watched.trace, skipped) {
+        let trace = watched.trace.map(|trace| Trace(Traced::Loop(trace)));
+        let reused = match (&trace, skipped) {
             (_, 0) => 0,
             (Some(trace), skipped) => {
                 text.drain(..watched.head);
@@ -41,6 +43,6 @@ impl Jinja {
             // Only a loop that ended tells what it left out.
             (None, _) => return None,
         };
-        Some(Continued { text, reused, skipped, trace: watched.trace })
+        Some(Continued { prompt: Prompt { text, segments: None }, reused, skipped, trace })
     }
 }

@@ -3,7 +3,11 @@ use std::sync::Arc;
 use super::{EncodedPrompt, Kept};
 use crate::cache::tests::Texts;
 use crate::test_files::{REAL_MODELS, real_tokenizer, tiny_tokenizer};
-use crate::{Backend, SegmentCache, Tokenizer};
+use crate::{Backend, Segment, SegmentCache, Tokenizer};
+
+fn whole(text: &str) -> [Segment<'_>; 1] {
+    [Segment { text, special: true }]
+}
 
 /// Prompts that go on behind any place of the prompt before, with random texts and places anywhere, have the ids of a
 /// fresh encode. Returns how many of the places had a mark.
@@ -39,7 +43,7 @@ fn check(name: &str, plain: &Tokenizer, tokenizer: &Tokenizer, conversations: u6
             let encoded = tokenizer
                 .encode_prompt(
                     previous.map(|(.., prompt)| Kept { prompt, places: keep }),
-                    &prompt[kept..],
+                    whole(&prompt[kept..]),
                     places[keep..].iter().map(|place| place - kept),
                 )
                 .unwrap();
@@ -84,7 +88,7 @@ fn without_safe_cuts_there_are_no_marks() {
     std::fs::write(&path, file.to_string()).unwrap();
     let tokenizer = Tokenizer::load(&path, Backend::Hf, false).unwrap();
     let text = "<|im_start|>a<|im_end|>\n";
-    let encoded = tokenizer.encode_prompt(None, text, [text.len()]).unwrap();
+    let encoded = tokenizer.encode_prompt(None, whole(text), [text.len()]).unwrap();
     assert_eq!(encoded.marks, [None]);
     assert_eq!(encoded.ids[..], tokenizer.encode(text, false).unwrap());
 }
@@ -105,11 +109,11 @@ fn a_token_that_begins_another_is_no_end() {
     let padding = "p".repeat(100);
     for (first, rest) in [("<|im_end|>", ">"), ("xx", ">y"), ("<|im_start|>", ">")] {
         let text = padding.clone() + first;
-        let encoded = tokenizer.encode_prompt(None, &text, [text.len()]).unwrap();
+        let encoded = tokenizer.encode_prompt(None, whole(&text), [text.len()]).unwrap();
         assert_eq!(encoded.marks[0].is_some(), first == "<|im_start|>", "{first}");
         if encoded.marks[0].is_some() {
             let kept = Kept { prompt: &encoded, places: 1 };
-            let whole = tokenizer.encode_prompt(Some(kept), rest, []).unwrap();
+            let whole = tokenizer.encode_prompt(Some(kept), self::whole(rest), []).unwrap();
             assert_eq!(whole.ids[..], tokenizer.encode(&(text + rest), false).unwrap());
         }
     }

@@ -3,7 +3,7 @@ use std::time::SystemTime;
 
 use roost_kv::hash;
 use roost_openai::{ChatRequest, FieldPolicy};
-use roost_template::TemplateFiles;
+use roost_template::{DeepSeekStyle, TemplateFiles};
 use roost_tokenizer::Backend;
 use serde_json::{Value, json};
 
@@ -16,10 +16,8 @@ struct Model {
 
 impl Model {
     fn in_folder(folder: &Path) -> Self {
-        Model {
-            template: ChatTemplate::from_files(&TemplateFiles::in_folder(folder)).unwrap(),
-            tokenizer: Tokenizer::load(&folder.join("tokenizer.json"), Backend::Fast, true).unwrap(),
-        }
+        let template = ChatTemplate::from_files(&TemplateFiles::in_folder(folder)).unwrap();
+        Model { template, tokenizer: load(folder) }
     }
 
     fn tiny() -> Self {
@@ -29,16 +27,19 @@ impl Model {
 
     /// A model with a real vocabulary; `None`, with a message, where its files are not installed.
     fn real(name: &str) -> Option<Self> {
-        let folder = match option_env!("ROOST_TOKENIZERS") {
-            Some(folder) => PathBuf::from(folder),
-            None => std::env::home_dir()?.join(".cache/roost-peers/tokenizers"),
-        };
-        let folder = folder.join(name);
-        if !folder.exists() {
-            println!("skipped: {} is not installed", folder.display());
-            return None;
-        }
-        Some(Self::in_folder(&folder))
+        Some(Self::in_folder(&installed(name)?))
+    }
+
+    /// All built-in renderers on a real vocabulary.
+    fn deepseeks() -> impl Iterator<Item = (String, Self)> {
+        let tokenizer = installed("deepseek_v4").map(|folder| load(&folder));
+        let styles = [DeepSeekStyle::Publisher, DeepSeekStyle::Dynamo];
+        let all = ["deepseek-v3.2", "deepseek-v4", "deepseek-v4.1"].into_iter();
+        all.flat_map(move |name| styles.map(|style| (name, style))).filter_map(move |(name, deepseek)| {
+            let files = TemplateFiles { model_name: name.into(), deepseek, ..TemplateFiles::default() };
+            let template = ChatTemplate::from_files(&files).unwrap();
+            Some((format!("{name} {deepseek:?}"), Model { template, tokenizer: tokenizer.clone()? }))
+        })
     }
 
     fn request<'a>(&'a self, session: Option<&'a str>, messages: &'a str) -> PromptRequest<'a> {
@@ -56,6 +57,23 @@ impl Model {
             seed: hash::BASE_SEED,
         }
     }
+}
+
+fn load(folder: &Path) -> Tokenizer {
+    Tokenizer::load(&folder.join("tokenizer.json"), Backend::Fast, true).unwrap()
+}
+
+fn installed(name: &str) -> Option<PathBuf> {
+    let folder = match option_env!("ROOST_TOKENIZERS") {
+        Some(folder) => PathBuf::from(folder),
+        None => std::env::home_dir()?.join(".cache/roost-peers/tokenizers"),
+    };
+    let folder = folder.join(name);
+    if !folder.exists() {
+        println!("skipped: {} is not installed", folder.display());
+        return None;
+    }
+    Some(folder)
 }
 
 /// Makes the prompt with and without memory, compares, and returns it.
@@ -232,6 +250,20 @@ fn the_budget_holds_and_what_was_used_last_stays() {
 /// Random agents' sessions with branches, edits and texts that like to merge, on real models.
 #[test]
 fn random_sessions_have_the_prompts_of_a_fresh_process() {
+    for name in ["qwen3", "llama3_1", "deepseek_v3"] {
+        let Some(model) = Model::real(name) else { continue };
+        random_sessions(name, &model, 30);
+    }
+}
+
+#[test]
+fn random_sessions_have_the_prompts_of_a_fresh_process_with_built_in_renderers() {
+    for (name, model) in Model::deepseeks() {
+        random_sessions(&name, &model, 30);
+    }
+}
+
+fn random_sessions(name: &str, model: &Model, sessions: u64) {
     let texts = [
         " ",
         "\n",
@@ -248,59 +280,92 @@ fn random_sessions_have_the_prompts_of_a_fresh_process() {
         "漢字😀",
         "<|eot_id|>",
         "<｜User｜>",
+        "｜DSML｜",
+        "<｜ref｜>",
+        "<｜end▁of▁sentence｜>",
         "",
     ];
-    for name in ["qwen3", "llama3_1", "deepseek_v3"] {
-        let Some(model) = Model::real(name) else { continue };
-        let memory = PromptMemory::new(MemoryConfig { session_bytes: 4 << 20, segment_bytes: 0 });
-        let (mut reused, mut all, mut recalls) = (0, 0, 0);
-        for seed in 0..30 {
-            let mut random = fastrand::Rng::with_seed(seed);
-            let mut text =
-                move || (0..random.usize(..6)).filter_map(|_| random.choice(texts)).collect::<String>();
-            let mut random = fastrand::Rng::with_seed(seed + 1000);
-            let mut messages = vec![user(&text())];
-            for number in 0..15 {
-                match random.u8(..10) {
-                    0 => messages.truncate(random.usize(1..=messages.len())),
-                    1 => {
-                        let at = random.usize(..messages.len());
-                        messages[at]["content"] = text().into();
-                    }
-                    2 | 3 => messages.push(user(&text())),
-                    _ => {
-                        let call = json!({"id": "call00001", "type": "function", "function":
-                            {"name": "f", "arguments": json!({"a": text()}).to_string()}});
-                        messages.push(json!({"role": "assistant", "content": text(), "tool_calls": [call]}));
-                        messages
-                            .push(json!({"role": "tool", "tool_call_id": "call00001", "content": text()}));
-                    }
+    let memory = PromptMemory::new(MemoryConfig { session_bytes: 4 << 20, segment_bytes: 0 });
+    let (mut reused, mut all, mut recalls) = (0, 0, 0);
+    for seed in 0..sessions {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut text =
+            move || (0..random.usize(..6)).filter_map(|_| random.choice(texts)).collect::<String>();
+        let mut random = fastrand::Rng::with_seed(seed + 1000);
+        let mut messages = vec![user(&text())];
+        let tools = random.bool().then_some(TOOLS);
+        let kwargs = (random.u8(..3) == 0).then_some(r#"{"thinking":false,"enable_thinking":false}"#);
+        for number in 0..15 {
+            match random.u8(..10) {
+                0 => messages.truncate(random.usize(1..=messages.len())),
+                1 => {
+                    let at = random.usize(..messages.len());
+                    messages[at]["content"] = text().into();
                 }
-                let list = json!(messages).to_string();
-                let session = format!("s{}", random.u8(..2));
-                let body = format!("{{\"model\":\"m\",\"messages\":{list},\"seed\":{}}}", random.u8(..));
-                let body = Bytes::from(body);
-                let recalled = memory.recall(&session, &body);
-                recalls += usize::from(recalled.is_some());
-                let read = read(&body, recalled.as_ref());
-                let mut request = model.request(Some(&session), read.messages.as_str());
-                (request.body, request.recalled) = (body.clone(), recalled);
-                request.messages_at = read.messages.offset_in(&body).unwrap();
-                request.input.add_generation_prompt = random.u8(..4) > 0;
-                let warm = memory.prompt(&request);
-                let Ok(cold) = fresh(&request) else {
-                    assert!(warm.is_err(), "{name} {seed} {number}");
-                    continue;
-                };
-                let warm = warm.unwrap();
-                assert_eq!(warm.ids, cold.ids, "{name} {seed} {number} {list}");
-                assert_eq!(warm.blocks, cold.blocks);
-                reused += warm.reused_tokens;
-                all += warm.ids.len();
+                2 | 3 => messages.push(user(&text())),
+                4 => {
+                    messages
+                        .push(json!({"role": "assistant", "content": text(), "reasoning_content": text()}));
+                    messages.push(user(&text()));
+                }
+                _ => {
+                    let call = json!({"id": "call00001", "type": "function", "function":
+                        {"name": "f", "arguments": json!({"a": text()}).to_string()}});
+                    messages.push(json!({"role": "assistant", "content": text(), "tool_calls": [call]}));
+                    messages.push(json!({"role": "tool", "tool_call_id": "call00001", "content": text()}));
+                }
             }
+            let list = json!(messages).to_string();
+            let session = format!("s{}", random.u8(..2));
+            let body = format!("{{\"model\":\"m\",\"messages\":{list},\"seed\":{}}}", random.u8(..));
+            let body = Bytes::from(body);
+            let recalled = memory.recall(&session, &body);
+            recalls += usize::from(recalled.is_some());
+            let read = read(&body, recalled.as_ref());
+            let mut request = model.request(Some(&session), read.messages.as_str());
+            (request.body, request.recalled) = (body.clone(), recalled);
+            request.messages_at = read.messages.offset_in(&body).unwrap();
+            request.input.add_generation_prompt = random.u8(..4) > 0;
+            (request.input.tools, request.input.kwargs) = (tools, kwargs);
+            let warm = memory.prompt(&request);
+            let Ok(cold) = fresh(&request) else {
+                assert!(warm.is_err(), "{name} {seed} {number}");
+                continue;
+            };
+            let warm = warm.unwrap();
+            assert_eq!(warm.ids, cold.ids, "{name} {seed} {number} {list}");
+            assert_eq!(warm.blocks, cold.blocks);
+            reused += warm.reused_tokens;
+            all += warm.ids.len();
         }
-        // Edits make most of it new, and the third template looks ahead.
-        assert!(reused * 10 > all, "{name}: {reused} of {all}");
-        assert!(recalls > 100, "{name}: {recalls}");
+    }
+    println!("{name}: {reused} of {all} tokens reused, {recalls} bodies recalled");
+    // Edits make most of it new, and some templates look ahead.
+    assert!(reused * 10 > all, "{name}: {reused} of {all}");
+    assert!(recalls > 100, "{name}: {recalls}");
+}
+
+const TOOLS: &str = r#"[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}]"#;
+
+/// An agent's session on the built-in renderers: every turn reuses the whole prompt before, but for its opening of an
+/// answer.
+#[test]
+fn an_agents_next_turn_reuses_the_whole_prompt_before() {
+    for (name, model) in Model::deepseeks() {
+        let memory = PromptMemory::new(MemoryConfig::default());
+        let mut messages = vec![json!({"role": "system", "content": "S".repeat(200)}), user("hello")];
+        let mut before = 0;
+        for number in 0..12 {
+            let list = json!(messages).to_string();
+            let mut request = model.request(Some("s"), &list);
+            request.input.tools = Some(TOOLS);
+            let prompt = check(&memory, &request);
+            assert!(number == 0 || prompt.reused_tokens + 3 >= before, "{name}");
+            before = prompt.ids.len();
+            let call = json!({"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}});
+            let text = format!("text {number}");
+            messages.push(json!({"role": "assistant", "content": text, "tool_calls": [call]}));
+            messages.push(json!({"role": "tool", "tool_call_id": "a", "content": "file\n".repeat(40)}));
+        }
     }
 }
