@@ -7,6 +7,7 @@ pub mod http;
 pub mod nats;
 mod nginx;
 pub mod peers;
+pub mod prometheus;
 
 pub use cluster::{Cluster, MODEL, Options, copy_folder, fixture, worker_of};
 pub use etcd::Etcd;
@@ -15,3 +16,4 @@ pub use http::{Events, Reply, Request};
 pub use nats::Nats;
 pub use nginx::Nginx;
 pub use peers::{Peer, Peers};
+pub use prometheus::Prometheus;

@@ -5,6 +5,7 @@ mod api;
 mod balance;
 mod calls;
 mod choices;
+mod dashboards;
 mod disagg;
 mod etcd;
 mod explain;
