@@ -1,6 +1,7 @@
 //! The pump: cluster updates, in order, become registry, router and index calls. Nothing else connects them.
 
 mod listing;
+mod pages;
 mod pairs;
 mod replicas;
 
@@ -269,6 +270,8 @@ impl Feed {
         let card = Arc::clone(&set.first.card);
         let metrics = self.shared.metrics.model(&card.display_name);
         metrics.card(&card);
+        let block_size = pages::used(&card, &self.shared.config.route);
+        pages::warn(&set.first, block_size, &self.shared.config.route);
         Arc::new(Model {
             name: card.display_name.as_str().into(),
             mdcsum: set.key.mdcsum.as_str().into(),
@@ -276,13 +279,7 @@ impl Feed {
             pool: Arc::clone(&set.pool),
             prefill: ArcSwapOption::empty(),
             metrics,
-            block_size: self
-                .shared
-                .config
-                .route
-                .block_size
-                .or(card.block_size_tokens())
-                .unwrap_or(DEFAULT_BLOCK),
+            block_size,
             context_length: card.context_length_tokens(),
         })
     }
@@ -373,8 +370,6 @@ impl Feed {
 
 /// Blocks that the approximate index of one pool may hold.
 const APPROXIMATE_BLOCKS: usize = 4_000_000;
-/// Tokens per block when neither card nor options say.
-const DEFAULT_BLOCK: u32 = 16;
 
 impl SetKey {
     fn of(info: &WorkerInfo) -> Self {

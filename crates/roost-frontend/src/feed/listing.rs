@@ -6,7 +6,7 @@ use roost_cluster::Role;
 use roost_cluster::record::WorkerType;
 
 use super::pairs::{Side, partners};
-use super::{Feed, Set};
+use super::{Feed, Set, pages};
 use crate::models::{Model, Registry, Versions, Waiting};
 
 impl Feed {
@@ -23,6 +23,10 @@ impl Feed {
                 .iter()
                 .filter_map(|(set, partner)| Some((*set, *partner, set.model.as_ref()?)))
                 .collect();
+            let mismatched = pages::mismatched(&pairs, &self.shared.config.route);
+            for (.., model) in &serving {
+                model.metrics.mismatched_pages(mismatched);
+            }
             let aliases = sets.iter().flat_map(|set| &set.first.card.aliases).map(String::as_str);
             let names = || std::iter::once(name.as_str()).chain(aliases.clone()).chain(own);
             let models = serving.iter().map(|(.., model)| Arc::clone(model)).collect();
@@ -58,6 +62,7 @@ impl Feed {
             let gone = gone.oldest();
             if !registry.ready.contains_key(&gone.name) {
                 gone.metrics.ready(false);
+                gone.metrics.mismatched_pages(0);
             }
         }
         self.shared.published(&registry);

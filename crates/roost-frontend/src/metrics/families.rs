@@ -77,6 +77,7 @@ pub(super) struct CardFamilies {
     pub(super) max_num_batched_tokens: IntGaugeVec,
     pub(super) migration_limit: IntGaugeVec,
     pub(super) ready: IntGaugeVec,
+    pub(super) mismatched_pages: IntGaugeVec,
 }
 
 /// `dynamo_component_router_*`, with the labels of this process filled in.
@@ -291,6 +292,11 @@ impl CardFamilies {
             max_num_batched_tokens: gauge("model_max_num_batched_tokens", "Tokens a rank computes at once.")?,
             migration_limit: gauge("model_migration_limit", "Retries a request may have.")?,
             ready: gauge("model_ready", "1 while the model can be served.")?,
+            mismatched_pages: r.gauge_vec(
+                Name::Full("roost_kv_block_size_mismatched_workers"),
+                "Workers whose KV events are in vain: their blocks have another size than prompts are cut into.",
+                &["model"],
+            )?,
         })
     }
 }

@@ -68,6 +68,7 @@ struct CardGauges {
     max_num_batched_tokens: IntGauge,
     migration_limit: IntGauge,
     ready: IntGauge,
+    mismatched_pages: IntGauge,
 }
 
 impl ModelMetrics {
@@ -124,6 +125,7 @@ impl ModelMetrics {
                 max_num_batched_tokens: f.card.max_num_batched_tokens.with_label_values(model),
                 migration_limit: f.card.migration_limit.with_label_values(model),
                 ready: f.card.ready.with_label_values(model),
+                mismatched_pages: f.card.mismatched_pages.with_label_values(model),
             },
             families: Arc::clone(families),
         }
@@ -144,6 +146,11 @@ impl ModelMetrics {
     /// Says whether the model can be served.
     pub fn ready(&self, ready: bool) {
         self.card.ready.set(i64::from(ready));
+    }
+
+    /// Says how many of its workers have KV blocks of another size than prompts are cut into.
+    pub fn mismatched_pages(&self, workers: usize) {
+        self.card.mismatched_pages.set(i64::try_from(workers).unwrap_or(i64::MAX));
     }
 
     /// Counts a request that is placed on another worker after a failure.
