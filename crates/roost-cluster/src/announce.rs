@@ -15,6 +15,7 @@ use crate::discovery::Discovery;
 use crate::events::{BindingEvent, Publisher, PublisherConfig, SequenceEvent};
 use crate::nats::NatsClient;
 use crate::record::{EndpointId, RecordKey, Topic};
+use crate::zmtp::EventSockets;
 
 /// Words that may wait to be published; further ones are dropped and counted.
 const QUEUE: usize = 16_384;
@@ -207,6 +208,7 @@ impl Task {
         let publisher = match &self.config.nats {
             Some(nats) => Publisher::on_nats(nats.clone(), scope.clone(), topic, id),
             None => Publisher::bind(PublisherConfig {
+                sockets: EventSockets::default(),
                 endpoint: scope.clone(),
                 topic,
                 bind: SocketAddr::new(self.config.bind, 0),

@@ -23,6 +23,7 @@ pub use stats::ClusterStats;
 use crate::discovery::Discovery;
 use crate::nats::NatsClient;
 use crate::update::Update;
+use crate::zmtp::EventSockets;
 use driver::Driver;
 
 /// Which namespaces a frontend serves.
@@ -63,6 +64,8 @@ pub struct ClusterConfig {
     pub own_publisher: Option<u64>,
     /// Connection over which publishers on NATS are heard; without one they are not.
     pub nats: Option<NatsClient>,
+    /// On what other publishers are heard.
+    pub sockets: EventSockets,
     /// Updates that may wait for the reader. A full stream slows the event sockets down, which then lose messages and
     /// recover; it never loses an update.
     pub update_capacity: usize,
@@ -87,6 +90,7 @@ impl Default for ClusterConfig {
             bindings: false,
             own_publisher: None,
             nats: None,
+            sockets: EventSockets::default(),
             update_capacity: 1024,
             recovery_timeout: Duration::from_secs(30),
             recovery_attempts: 8,

@@ -9,10 +9,12 @@
 mod connection;
 mod frame;
 mod publisher;
+mod socket;
 
 pub(crate) use connection::Connection;
 pub(crate) use frame::encode_message;
 pub(crate) use publisher::PubSocket;
+pub use socket::EventSockets;
 
 use std::io;
 

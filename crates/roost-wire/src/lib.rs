@@ -25,8 +25,6 @@ pub use fault::Fault;
 pub use listener::{ListenerConfig, ResponseListener};
 pub use stats::{ClientStats, ListenerStats, WorkerStats};
 pub use stream::{RawStream, ResponseStream, StreamError};
-#[cfg(any(test, feature = "simulation"))]
-pub use transport::simulated;
 pub use transport::{TlsError, TlsFiles, Transport};
 pub use worker::{
     Admission, BoxFuture, Cancellation, Handler, Item, ItemStream, RequestContext, WorkerConfig,

@@ -1,12 +1,12 @@
 //! How connections come to be: plain TCP, TLS around it, or a network in memory.
 
-#[cfg(any(test, feature = "simulation"))]
-pub mod simulated;
 mod socket;
 mod tls;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
+#[cfg(any(test, feature = "simulation"))]
+use roost_simulation as simulated;
 use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 

@@ -19,7 +19,7 @@ use roost_cluster::record::{
     CardRecord, EndpointId, EventScope, EventSourceMetadata, EventSourceRecord, InstanceRecord, SourceWorker,
     Topic, TransportAddress, instance_path,
 };
-use roost_cluster::{DiscoveryError, Registration, WorkerRecords};
+use roost_cluster::{DiscoveryError, EventSockets, Registration, WorkerRecords};
 use roost_kv::{KvEvent, WorkerId, WorkerRank};
 use roost_wire::{WorkerListener, WorkerStats};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -393,6 +393,7 @@ impl Starting<'_> {
             bind: SocketAddr::new(events.bind, 0),
             advertise_host: Some(advertise_host),
             publisher_id: None,
+            sockets: EventSockets::default(),
         };
         Publisher::bind(config)
             .await

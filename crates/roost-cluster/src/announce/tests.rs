@@ -27,7 +27,7 @@ async fn channels(store: &MemoryDiscovery, count: usize) -> Vec<EventChannelReco
 async fn subscribe(channels: &[EventChannelRecord], topic: Topic) -> Connection {
     let channel = channels.iter().find(|channel| channel.topic == topic.as_str()).unwrap();
     let EventTransport::Zmq { endpoint } = &channel.transport else { panic!("{channel:?}") };
-    Connection::subscribe(endpoint, topic.as_str()).await.unwrap()
+    Connection::subscribe(&EventSockets::default(), endpoint, topic.as_str()).await.unwrap()
 }
 
 #[tokio::test]

@@ -1,12 +1,14 @@
 //! End to end in one process: memory discovery, real event sockets, and workers' journals behind a fake request plane.
 
 mod cases;
+mod storm;
 mod world;
 
 use roost_kv::WorkerId;
 
 use super::*;
 use crate::discovery::Discovery as _;
+use crate::zmtp::EventSockets;
 use world::{Hub, Worker, World, removed, stored};
 
 #[tokio::test]
@@ -206,7 +208,9 @@ async fn what_other_frontends_share_is_passed_on_and_our_own_words_are_not() {
     let publisher = async |topic, id: u64| {
         let bind = "127.0.0.1:0".parse().unwrap();
         let endpoint = world::endpoint("generate");
-        let config = PublisherConfig { endpoint, topic, bind, advertise_host: None, publisher_id: Some(id) };
+        let sockets = EventSockets::default();
+        let config =
+            PublisherConfig { endpoint, topic, bind, advertise_host: None, publisher_id: Some(id), sockets };
         let publisher = Publisher::bind(config).await.unwrap();
         let record = publisher.channel_record();
         hub.store.put(record.key(), record.encode().into()).await.unwrap();

@@ -17,7 +17,7 @@ use super::load::Load;
 use super::sequence::SequenceEvent;
 use crate::nats::NatsClient;
 use crate::record::{EndpointId, EventChannelRecord, EventScope, EventTransport, Topic};
-use crate::zmtp::PubSocket;
+use crate::zmtp::{EventSockets, PubSocket};
 
 /// Largest batch of one message.
 const MAX_EVENTS: usize = 128;
@@ -39,6 +39,8 @@ pub struct PublisherConfig {
     pub advertise_host: Option<String>,
     /// The publisher's id, at most 2^53 - 1 and the only one of its topic; `None` for a random one.
     pub publisher_id: Option<u64>,
+    /// On what to listen.
+    pub sockets: EventSockets,
 }
 
 /// Publishes one topic, for one rank in the case of KV events.
@@ -82,7 +84,7 @@ impl Publisher {
     /// # Errors
     /// The socket cannot be bound.
     pub async fn bind(config: PublisherConfig) -> io::Result<Self> {
-        let socket = PubSocket::bind(config.bind, config.topic.as_str()).await?;
+        let socket = PubSocket::bind(&config.sockets, config.bind, config.topic.as_str()).await?;
         let publisher_id = config.publisher_id.unwrap_or_else(random_publisher_id);
         let port = socket.address().port();
         let endpoint = match &config.advertise_host {

@@ -16,7 +16,7 @@ use super::load::Load;
 use super::sequence::SequenceEvent;
 use crate::nats::{NatsClient, NatsEvent};
 use crate::record::Topic;
-use crate::zmtp::{Connection, ZmtpError};
+use crate::zmtp::{Connection, EventSockets, ZmtpError};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ pub(crate) struct Subscription {
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
     /// The publisher's own socket, `tcp://HOST:PORT`.
-    Zmq(String),
+    Zmq(EventSockets, String),
     /// A subject that publishers may share.
     Nats(NatsClient, String),
 }
@@ -80,7 +80,7 @@ impl Subscription {
     pub(crate) async fn run(self) {
         // Nobody listens any more, or NATS has ended: either way this is over.
         let _over = match &self.source {
-            Origin::Zmq(endpoint) => self.follow_socket(endpoint).await,
+            Origin::Zmq(sockets, endpoint) => self.follow_socket(sockets, endpoint).await,
             Origin::Nats(client, subject) => self.follow_subject(client, subject).await,
         };
     }
@@ -97,12 +97,14 @@ impl Subscription {
         Ok(())
     }
 
-    async fn follow_socket(&self, endpoint: &str) -> Result<(), Unheard> {
+    async fn follow_socket(&self, sockets: &EventSockets, endpoint: &str) -> Result<(), Unheard> {
         let mut pause = FIRST_PAUSE;
         let mut failures = 0;
         loop {
             let begin = Instant::now();
-            let Err(error) = self.session(endpoint, &mut failures).await else { return Err(Unheard) };
+            let Err(error) = self.session(sockets, endpoint, &mut failures).await else {
+                return Err(Unheard);
+            };
             failures += 1;
             let topic = self.topic.as_str();
             if failures == FAILURES_TO_WARN {
@@ -117,8 +119,13 @@ impl Subscription {
     }
 
     /// One connection, to its end. `Ok` means that nobody listens any more.
-    async fn session(&self, endpoint: &str, failures: &mut u32) -> Result<(), ZmtpError> {
-        let mut connection = Connection::subscribe(endpoint, self.topic.as_str()).await?;
+    async fn session(
+        &self,
+        sockets: &EventSockets,
+        endpoint: &str,
+        failures: &mut u32,
+    ) -> Result<(), ZmtpError> {
+        let mut connection = Connection::subscribe(sockets, endpoint, self.topic.as_str()).await?;
         tracing::debug!(endpoint, topic = self.topic.as_str(), "subscribed");
         *failures = 0;
         if self.tell(Signal::Connected).await.is_err() {

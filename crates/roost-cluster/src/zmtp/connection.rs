@@ -3,26 +3,23 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::ZmtpError;
 use super::frame::{self, Decoder, GREETING_BYTES, Item};
+use super::socket::{EventSockets, Socket};
 
 const CONNECT: Duration = Duration::from_secs(5);
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Longest wait for a sign that a subscription is in force.
 const IN_FORCE: Duration = Duration::from_secs(1);
-/// Silence after which the kernel asks whether the other side is still there.
-const KEEP_ALIVE: Duration = Duration::from_secs(30);
 const READ_BYTES: usize = 64 << 10;
 
 /// A ZMTP connection whose handshake is done.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Socket,
     buffer: BytesMut,
     decoder: Decoder,
     minor: u8,
@@ -38,10 +35,14 @@ impl Connection {
     /// Peers of version 3.0 have no heartbeats, and one that does not answer is not waited for long.
     ///
     /// Cancel safe: dropping the future closes the connection.
-    pub(crate) async fn subscribe(endpoint: &str, topic: &str) -> Result<Self, ZmtpError> {
+    pub(crate) async fn subscribe(
+        sockets: &EventSockets,
+        endpoint: &str,
+        topic: &str,
+    ) -> Result<Self, ZmtpError> {
         let address = endpoint.strip_prefix("tcp://").filter(|rest| rest.rsplit_once(':').is_some());
         let address = address.ok_or_else(|| ZmtpError::Address(endpoint.to_owned()))?;
-        let connecting = timeout(CONNECT, TcpStream::connect(address)).await;
+        let connecting = timeout(CONNECT, sockets.connect(address)).await;
         let stream = connecting.map_err(|_| ZmtpError::Deadline(CONNECT))??;
         let mut connection = Self::handshake(stream, "SUB", "PUB").await?;
         let mut out = BytesMut::new();
@@ -89,10 +90,8 @@ impl Connection {
     }
 
     /// Greets and exchanges READY, with a deadline for the whole. `peer` may also be the X variant of a socket type.
-    pub(super) async fn handshake(stream: TcpStream, own: &str, peer: &str) -> Result<Self, ZmtpError> {
-        stream.set_nodelay(true)?;
-        let probe = TcpKeepalive::new().with_time(KEEP_ALIVE).with_interval(KEEP_ALIVE / 3);
-        SockRef::from(&stream).set_tcp_keepalive(&probe)?;
+    pub(super) async fn handshake(stream: Socket, own: &str, peer: &str) -> Result<Self, ZmtpError> {
+        stream.tune()?;
         let connection =
             Self { stream, buffer: BytesMut::new(), decoder: Decoder::default(), minor: 0, early: None };
         let done = timeout(HANDSHAKE, connection.shake(own, peer)).await;
@@ -139,7 +138,7 @@ impl Connection {
         if name == b"PING" {
             let mut out = BytesMut::new();
             frame::encode_command(&mut out, "PONG", body.get(2..).unwrap_or_default());
-            match self.stream.try_write(&out) {
+            match self.stream.write_now(&out) {
                 Ok(written) if written < out.len() => {
                     return Err(ZmtpError::Malformed("heartbeat: peer does not read"));
                 }

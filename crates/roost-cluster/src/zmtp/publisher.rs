@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use bytes::{Bytes, BytesMut};
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -16,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use super::ZmtpError;
 use super::connection::Connection;
 use super::frame::Item;
+use super::socket::{EventSockets, Listener, Socket};
 
 /// Subscribers at one time; further ones are refused.
 const MAX_PEERS: usize = 1024;
@@ -63,9 +63,9 @@ pub(crate) struct PubStats {
 
 impl PubSocket {
     /// Listens on `address` and publishes `topic`.
-    pub(crate) async fn bind(address: SocketAddr, topic: &str) -> io::Result<Self> {
-        let listener = TcpListener::bind(address).await?;
-        let address = listener.local_addr()?;
+    pub(crate) async fn bind(sockets: &EventSockets, address: SocketAddr, topic: &str) -> io::Result<Self> {
+        let listener = sockets.bind(address).await?;
+        let address = listener.address()?;
         let shared = Arc::new(Shared {
             topic: topic.to_owned(),
             peers: Mutex::default(),
@@ -128,14 +128,14 @@ impl Drop for PubSocket {
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>, tasks: TaskTracker, cancel: CancellationToken) {
+async fn accept(listener: Listener, shared: Arc<Shared>, tasks: TaskTracker, cancel: CancellationToken) {
     loop {
         let accepted = tokio::select! {
             () = cancel.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
         let stream = match accepted {
-            Ok((stream, _)) => stream,
+            Ok(stream) => stream,
             Err(error) => {
                 // Out of descriptors, mostly: give others the time to close some.
                 tracing::warn!(%error, "event publisher cannot accept a subscriber");
@@ -157,7 +157,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, tasks: TaskTracker, 
     }
 }
 
-async fn serve(stream: TcpStream, shared: &Shared) -> Result<(), ZmtpError> {
+async fn serve(stream: Socket, shared: &Shared) -> Result<(), ZmtpError> {
     let mut connection = Connection::handshake(stream, "PUB", "SUB").await?;
     let (queue, mut waiting) = mpsc::channel(MAX_QUEUED);
     let queued_bytes = Arc::new(AtomicUsize::new(0));

@@ -56,7 +56,10 @@ fn captured_publisher_stream_decodes_whatever_the_splits() {
 async fn our_subscriber_sends_the_captured_bytes() {
     let listener = TcpListener::bind(LOOPBACK).await.unwrap();
     let endpoint = format!("tcp://{}", listener.local_addr().unwrap());
-    let subscriber = tokio::spawn(async move { Connection::subscribe(&endpoint, "kv-events").await });
+    let subscriber =
+        tokio::spawn(
+            async move { Connection::subscribe(&EventSockets::default(), &endpoint, "kv-events").await },
+        );
     let (mut stream, _) = listener.accept().await.unwrap();
     let published = fixture("kv_events_zmtp_pub.bin");
     stream.write_all(&published).await.unwrap();
@@ -70,7 +73,8 @@ async fn our_subscriber_sends_the_captured_bytes() {
 
 #[tokio::test]
 async fn our_publisher_sends_the_captured_bytes() {
-    let socket = PubSocket::bind(LOOPBACK.parse().unwrap(), "kv-events").await.unwrap();
+    let socket =
+        PubSocket::bind(&EventSockets::default(), LOOPBACK.parse().unwrap(), "kv-events").await.unwrap();
     let mut stream = TcpStream::connect(socket.address()).await.unwrap();
     stream.write_all(&fixture("kv_events_zmtp_sub.bin")).await.unwrap();
     let published = fixture("kv_events_zmtp_pub.bin");
@@ -105,10 +109,11 @@ async fn publish_when_subscribed(socket: &PubSocket, count: usize) {
 
 #[tokio::test]
 async fn messages_reach_those_who_subscribed() {
-    let socket = PubSocket::bind(LOOPBACK.parse().unwrap(), "kv-events").await.unwrap();
+    let socket =
+        PubSocket::bind(&EventSockets::default(), LOOPBACK.parse().unwrap(), "kv-events").await.unwrap();
     let endpoint = format!("tcp://{}", socket.address());
-    let mut right = Connection::subscribe(&endpoint, "kv-events").await.unwrap();
-    let mut wrong = Connection::subscribe(&endpoint, "kv_metrics").await.unwrap();
+    let mut right = Connection::subscribe(&EventSockets::default(), &endpoint, "kv-events").await.unwrap();
+    let mut wrong = Connection::subscribe(&EventSockets::default(), &endpoint, "kv_metrics").await.unwrap();
     let big = vec![7; 300_000];
     // The subscription is in force already: one message is enough.
     socket.publish(&encode_message(&[b"kv-events", &big]));
@@ -121,7 +126,8 @@ async fn messages_reach_those_who_subscribed() {
 
 #[tokio::test]
 async fn old_style_subscriptions_and_heartbeats_are_answered() {
-    let socket = PubSocket::bind(LOOPBACK.parse().unwrap(), "kv-events").await.unwrap();
+    let socket =
+        PubSocket::bind(&EventSockets::default(), LOOPBACK.parse().unwrap(), "kv-events").await.unwrap();
     let mut stream = TcpStream::connect(socket.address()).await.unwrap();
     let mut hello = greeting().to_vec();
     hello[11] = 0;
@@ -178,7 +184,11 @@ async fn strangers_are_turned_away() {
             let mut rest = Vec::new();
             let _ = stream.read_to_end(&mut rest).await;
         });
-        let error = timeout(DEADLINE, Connection::subscribe(&format!("tcp://{address}"), "t")).await;
+        let error = timeout(
+            DEADLINE,
+            Connection::subscribe(&EventSockets::default(), &format!("tcp://{address}"), "t"),
+        )
+        .await;
         server.abort();
         error.unwrap().unwrap_err()
     }
@@ -191,7 +201,7 @@ async fn strangers_are_turned_away() {
     curve[12..17].copy_from_slice(b"CURVE");
     assert!(matches!(answer(curve).await, ZmtpError::Greeting));
     for bad in ["ipc:///tmp/x", "tcp://nowhere", "127.0.0.1:1"] {
-        let error = Connection::subscribe(bad, "t").await.unwrap_err();
+        let error = Connection::subscribe(&EventSockets::default(), bad, "t").await.unwrap_err();
         assert!(matches!(error, ZmtpError::Address(_)), "{bad}: {error}");
     }
 }

@@ -23,8 +23,8 @@ use crate::{
     frame::RequestHead,
     line,
     message::{ControlMessage, ControlSignal},
-    simulated::{Network, Weather},
 };
+use roost_simulation::{Network, Weather};
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_consumer_makes_only_its_own_worker_wait() {

@@ -9,6 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use roost_simulation::{Network, Weather};
 use tokio::{sync::mpsc, task::JoinSet, time};
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +17,6 @@ use super::harness::*;
 use crate::{
     Call, CallError, Client, ClientConfig, Codec, ListenerConfig, ResponseListener, Target, Transport,
     WorkerConfig, WorkerListener,
-    simulated::{Network, Weather},
 };
 
 const SEEDS: u64 = 200;

@@ -4,14 +4,13 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+#[cfg(any(test, feature = "simulation"))]
+use roost_simulation as simulated;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
 };
 use tokio_rustls::TlsStream;
-
-#[cfg(any(test, feature = "simulation"))]
-use super::simulated;
 
 /// A connection on either plane.
 #[derive(Debug)]

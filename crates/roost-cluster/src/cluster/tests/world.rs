@@ -18,7 +18,7 @@ use crate::record::{
     ModelCard, SourceWorker, Target, Topic, TransportAddress, instance_path,
 };
 use crate::registration::{Registration, WorkerRecords};
-use crate::zmtp::PubSocket;
+use crate::zmtp::{EventSockets, PubSocket};
 
 /// Far above what any step takes; only a broken implementation waits that long.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -41,11 +41,13 @@ pub(super) fn removed(blocks: &[u64]) -> KvEventData {
 pub(super) struct Hub {
     pub(super) store: Arc<MemoryDiscovery>,
     pub(super) journals: Arc<Journals>,
+    /// What events travel on.
+    pub(super) sockets: EventSockets,
 }
 
 impl Default for Hub {
     fn default() -> Self {
-        Self { store: MemoryDiscovery::new(), journals: Arc::default() }
+        Self { store: MemoryDiscovery::new(), journals: Arc::default(), sockets: EventSockets::default() }
     }
 }
 
@@ -163,6 +165,7 @@ impl Worker {
                 bind,
                 advertise_host: None,
                 publisher_id: None,
+                sockets: hub.sockets.clone(),
             })
             .await
             .unwrap()
@@ -262,7 +265,27 @@ impl Worker {
 
     /// Listens again where the publisher was.
     pub(super) async fn publish_again(&self, address: SocketAddr) -> PubSocket {
-        PubSocket::bind(address, Topic::KvEvents.as_str()).await.unwrap()
+        PubSocket::bind(&EventSockets::default(), address, Topic::KvEvents.as_str()).await.unwrap()
+    }
+
+    /// Puts the query endpoint elsewhere; before it is registered.
+    pub(super) fn move_to(&mut self, address: SocketAddr) {
+        let moved = |record: &mut InstanceRecord| {
+            let TransportAddress::Tcp(text) = &record.transport else { panic!("not tcp") };
+            let (_, path) = text.split_once('/').unwrap();
+            record.transport = TransportAddress::Tcp(format!("{address}/{path}"));
+        };
+        self.records.side_endpoints.iter_mut().for_each(moved);
+        self.records
+            .sources
+            .iter_mut()
+            .filter_map(|source| source.metadata.recovery_target.as_mut())
+            .for_each(moved);
+    }
+
+    /// The memory from which its rank's queries are answered.
+    pub(super) fn journal(&self) -> Arc<Mutex<JournalBuffer>> {
+        self.journal.clone()
     }
 
     /// What the publisher would send for one more event.

@@ -21,8 +21,8 @@ use tokio_rustls::TlsConnector;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::EtcdConfig;
-use super::endpoint::Endpoint;
 use super::messages::{AuthenticateRequest, AuthenticateResponse, method};
+use crate::discovery::endpoint::Endpoint;
 use crate::record::percent_decode;
 
 /// Longest wait for a connection, and for the answer of a unary call.

@@ -3,12 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
 
 use crate::discovery::DiscoveryError;
+use crate::discovery::orders::Reply;
 use crate::record::RecordKey;
-
-pub(super) type Reply = oneshot::Sender<Result<(), DiscoveryError>>;
 
 #[derive(Debug, Default)]
 pub(super) struct Own {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use prost::Message as _;
 
-use super::endpoint::Endpoint;
 use super::messages::{Compare, Event, KeyValue, WatchResponse};
 use super::*;
 use crate::record::{EndpointId, RecordKey};
@@ -16,7 +15,7 @@ fn key(id: u64) -> RecordKey {
 
 #[test]
 fn addresses_as_operators_write_them() {
-    let read = |text: &str| Endpoint::parse(text, false).map(|endpoint| endpoint.origin());
+    let read = |text: &str| Endpoint::parse(text, "etcd", PORT, false).map(|endpoint| endpoint.origin());
     for (text, origin) in [
         ("http://localhost:2379", "http://localhost:2379"),
         ("http://etcd.infra.svc:12379/", "http://etcd.infra.svc:12379"),
@@ -28,7 +27,7 @@ fn addresses_as_operators_write_them() {
     ] {
         assert_eq!(read(text).as_deref(), Ok(origin), "{text}");
     }
-    assert_eq!(Endpoint::parse("etcd:1", true).map(|endpoint| endpoint.tls), Ok(true));
+    assert_eq!(Endpoint::parse("etcd:1", "etcd", PORT, true).map(|endpoint| endpoint.tls), Ok(true));
     for text in
         ["", "http://", "ftp://a:1", "http://a:70000", "http://a:b", "http://u@a:1", "http://a:1/v3", ":2379"]
     {

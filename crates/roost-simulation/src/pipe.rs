@@ -1,3 +1,5 @@
+//! One connection's two directions: bounded pipes with delays and an end that is decided beforehand.
+
 use std::{
     collections::VecDeque,
     fmt, io,
