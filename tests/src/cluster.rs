@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use roost_cluster::{
     Announcer, AnnouncerConfig, Cluster as Feed, ClusterConfig, Discovery, EtcdConfig, EtcdDiscovery,
-    FileDiscovery, FileDiscoveryConfig, MemoryDiscovery, NatsClient,
+    FileDiscovery, FileDiscoveryConfig, KubernetesConfig, KubernetesDiscovery, MemoryDiscovery, NatsClient,
+    PodIdentity,
 };
 use roost_frontend::metrics::{Metrics, MetricsOptions};
 use roost_frontend::{Config, Frontend, ModelSource, Parts, PlaneRecovery, Replicas};
@@ -89,6 +90,8 @@ pub struct Options {
     pub store: Option<PathBuf>,
     /// A store in etcd instead.
     pub etcd: Option<EtcdConfig>,
+    /// A store in Kubernetes instead.
+    pub kubernetes: Option<KubernetesConfig>,
 }
 
 impl Options {
@@ -132,6 +135,7 @@ impl Options {
             nats: None,
             store: None,
             etcd: None,
+            kubernetes: None,
         }
     }
 
@@ -152,10 +156,11 @@ impl Options {
     /// Starts it and waits until the model is served by every worker.
     pub async fn start(self) -> Result<Cluster> {
         let files = TempDir::new()?;
-        let discovery: Arc<dyn Discovery> = match (&self.etcd, &self.store) {
-            (Some(etcd), _) => EtcdDiscovery::open(etcd.clone())?,
-            (None, Some(root)) => FileDiscovery::open(FileDiscoveryConfig::new(root))?,
-            (None, None) => MemoryDiscovery::new(),
+        let discovery: Arc<dyn Discovery> = match (&self.kubernetes, &self.etcd, &self.store) {
+            (Some(kubernetes), _, _) => KubernetesDiscovery::open(kubernetes.clone())?,
+            (None, Some(etcd), _) => EtcdDiscovery::open(etcd.clone())?,
+            (None, None, Some(root)) => FileDiscovery::open(FileDiscoveryConfig::new(root))?,
+            (None, None, None) => MemoryDiscovery::new(),
         };
         let mut cluster = Cluster {
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -243,10 +248,17 @@ impl Cluster {
         };
         change(&mut engine);
         let exit = engine.exit.clone();
-        let mut config = WorkerConfig::new(match &options.etcd {
+        let mut config = WorkerConfig::new(match (&options.etcd, &options.kubernetes) {
             // In etcd a worker's id is that of its lease: every worker takes part on its own.
-            Some(etcd) => EtcdDiscovery::open(etcd.clone())?,
-            None => Arc::clone(&self.discovery),
+            (Some(etcd), _) => EtcdDiscovery::open(etcd.clone())?,
+            // In Kubernetes it follows from its pod.
+            (None, Some(kubernetes)) => {
+                let number = self.workers.len();
+                let (name, uid) = (format!("worker-{number}"), format!("uid-{number}"));
+                let pod = Some(PodIdentity { name, uid, container: None });
+                KubernetesDiscovery::open(KubernetesConfig { pod, ..kubernetes.clone() })?
+            }
+            (None, None) => Arc::clone(&self.discovery),
         });
         config.crash = exit;
         config.codec_for_journal = Some(codec);

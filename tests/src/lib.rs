@@ -1,18 +1,22 @@
 //! In-process cluster harness: real sockets, port 0, no sleeps but to look again.
 
+pub mod certificates;
 pub mod cluster;
 pub mod etcd;
 pub mod gate;
 pub mod http;
+pub mod kubernetes;
 pub mod nats;
 mod nginx;
 pub mod peers;
 pub mod prometheus;
 
+pub use certificates::Certificates;
 pub use cluster::{Cluster, MODEL, Options, copy_folder, fixture, worker_of};
 pub use etcd::Etcd;
 pub use gate::Gate;
 pub use http::{Events, Reply, Request};
+pub use kubernetes::KubeApi;
 pub use nats::Nats;
 pub use nginx::Nginx;
 pub use peers::{Peer, Peers};

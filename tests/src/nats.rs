@@ -1,12 +1,15 @@
 //! A real NATS server of a test's own: on a free port, in a temporary folder, stopped by its process id.
 
+mod accounts;
+
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+pub use accounts::credentials;
 use anyhow::{Context, Result, ensure};
-use roost_cluster::{NatsAuth, NatsClient, NatsConfig};
+use roost_cluster::{NatsAuth, NatsClient, NatsConfig, TlsIdentity};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -75,7 +78,12 @@ impl Nats {
 
     /// A connection.
     pub fn client(&self, auth: NatsAuth) -> Result<NatsClient> {
-        Ok(NatsClient::start(NatsConfig::new(&self.url(), auth, None)?, CancellationToken::new()))
+        self.client_with(auth, None)
+    }
+
+    /// A connection that is encrypted if it is told whom to trust.
+    pub fn client_with(&self, auth: NatsAuth, tls: Option<TlsIdentity>) -> Result<NatsClient> {
+        Ok(NatsClient::start(NatsConfig::new(&self.url(), auth, tls)?, CancellationToken::new()))
     }
 }
 

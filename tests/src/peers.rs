@@ -77,6 +77,20 @@ impl Peers {
         self
     }
 
+    /// Peers that find each other at a Kubernetes API server, each started in this pod.
+    #[must_use]
+    pub fn in_kubernetes(mut self, kubeconfig: &Path, pod: &str, uid: &str) -> Self {
+        let kubeconfig = kubeconfig.display().to_string();
+        self.variables = vec![
+            ("DYN_DISCOVERY_BACKEND".to_owned(), "kubernetes".to_owned()),
+            ("KUBECONFIG".to_owned(), kubeconfig),
+            ("POD_NAME".to_owned(), pod.to_owned()),
+            ("POD_UID".to_owned(), uid.to_owned()),
+            ("POD_NAMESPACE".to_owned(), crate::kubernetes::NAMESPACE.to_owned()),
+        ];
+        self
+    }
+
     /// The same peers with their events on NATS.
     #[must_use]
     pub fn on_nats(mut self, url: &str) -> Self {

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use roost_cluster::discovery::Snapshot;
 use roost_cluster::record::{Bucket, EndpointId, RecordKey};
 use roost_cluster::{Discovery, DiscoveryError, EtcdConfig, EtcdDiscovery, Pem, TlsIdentity};
 use roost_tests::http::PATIENCE;
-use roost_tests::{Cluster, Etcd, Gate, MODEL, Options, Peers, Request};
+use roost_tests::{Certificates, Cluster, Etcd, Gate, MODEL, Options, Peers, Request};
 use roost_worker::ModelFiles;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -182,25 +181,10 @@ async fn an_owner_that_was_cut_off_registers_again_as_the_same() -> Result<()> {
 
 #[tokio::test]
 async fn certificates_of_both_sides() -> Result<()> {
-    let folder = TempDir::new()?;
-    let mut authority = CertificateParams::new(Vec::new())?;
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let authority_key = KeyPair::generate()?;
-    let ca = authority.self_signed(&authority_key)?.pem();
-    let issuer = Issuer::new(authority, authority_key);
-    let mut params = CertificateParams::new(vec!["localhost".to_owned(), "127.0.0.1".to_owned()])?;
-    params.extended_key_usages =
-        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-    let key_pair = KeyPair::generate()?;
-    let certificate = params.signed_by(&key_pair, &issuer)?.pem();
-    let mut paths = Vec::new();
-    for (name, text) in [("ca.pem", &ca), ("cert.pem", &certificate), ("key.pem", &key_pair.serialize_pem())]
-    {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text)?;
-        paths.push(path.to_str().context("a path in UTF-8")?.to_owned());
-    }
-    let [ca_file, cert_file, key_file] = &paths[..] else { unreachable!("three files") };
+    let made = Certificates::make()?;
+    let [ca_file, cert_file, key_file] =
+        [made.ca_file(), made.certificate_file(), made.key_file()].map(|path| path.display().to_string());
+    let (ca_file, cert_file, key_file) = (&*ca_file, &*cert_file, &*key_file);
     let arguments = [
         "--cert-file",
         cert_file,
@@ -220,7 +204,7 @@ async fn certificates_of_both_sides() -> Result<()> {
     };
     // As files, and as the text itself.
     let one = open(Some(ca_file), Some((cert_file, key_file)))?;
-    let two = open(Some(&ca), Some((&certificate, &key_pair.serialize_pem())))?;
+    let two = open(Some(&made.ca), Some((&made.certificate, &made.key)))?;
     one.put(key(1), "{}".into()).await?;
     let mut watch = two.watch();
     seen(&mut watch, "the record", |now| has(now, &[1])).await?;

@@ -1,8 +1,10 @@
 //! Events over a real NATS server.
 
+use std::path::PathBuf;
+
 use anyhow::{Context, Result};
-use roost_cluster::NatsAuth;
-use roost_tests::{Cluster, MODEL, Nats, Options, Peers, worker_of};
+use roost_cluster::{NatsAuth, Pem, TlsIdentity};
+use roost_tests::{Certificates, Cluster, MODEL, Nats, Options, Peers, worker_of};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -75,6 +77,80 @@ async fn a_key_opens_what_is_closed_to_others() -> Result<()> {
     cluster.until("the key is accepted", async || Ok(ours.stats().connected)).await?;
     overlap_decides(&cluster, MODEL).await?;
     assert_eq!(strangers.stats().connects, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_credentials_file_of_an_account() -> Result<()> {
+    let folder = TempDir::new()?;
+    let (server, user) = roost_tests::nats::credentials()?;
+    let (_, stranger) = roost_tests::nats::credentials()?;
+    let write = |name: &str, text: &str| -> Result<PathBuf> {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text)?;
+        Ok(path)
+    };
+    let config = write("nats.conf", &server)?;
+    let Some(nats) = Nats::start(&["--config", config.to_str().context("path")?]).await? else {
+        return Ok(());
+    };
+    let stranger = nats.client(NatsAuth::Credentials(write("stranger.creds", &stranger)?))?;
+    let nobody = nats.client(NatsAuth::None)?;
+    let ours = nats.client(NatsAuth::Credentials(write("user.creds", &user)?))?;
+    let mut options = Options::new(1);
+    options.nats = Some(ours.clone());
+    let cluster = options.start().await?;
+    cluster.until("the credentials are accepted", async || Ok(ours.stats().connected)).await?;
+    overlap_decides(&cluster, MODEL).await?;
+    assert_eq!((stranger.stats().connects, nobody.stats().connects), (0, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn certificates_of_both_sides() -> Result<()> {
+    let (made, foreign) = (Certificates::make()?, Certificates::make()?);
+    let files =
+        [made.certificate_file(), made.key_file(), made.ca_file()].map(|path| path.display().to_string());
+    let [certificate, key, ca] = &files;
+    let arguments = [
+        "--tls",
+        "--tlsverify",
+        "--tlscert",
+        certificate,
+        "--tlskey",
+        key,
+        "--tlscacert",
+        ca,
+        "--user",
+        "me",
+        "--pass",
+        "secret",
+    ];
+    let Some(mut nats) = Nats::start(&arguments).await? else { return Ok(()) };
+    let shown =
+        |whose: &Certificates| Some((Pem::File(whose.certificate_file()), Pem::File(whose.key_file())));
+    let client = |ca: &Certificates, client: Option<(Pem, Pem)>| {
+        let tls = TlsIdentity { ca: Some(Pem::File(ca.ca_file())), client };
+        nats.client_with(NatsAuth::UserPassword("me".into(), "secret".into()), Some(tls))
+    };
+    let strangers = [
+        client(&foreign, shown(&made))?,
+        client(&made, None)?,
+        client(&made, shown(&foreign))?,
+        nats.client(NatsAuth::UserPassword("me".into(), "secret".into()))?,
+    ];
+    let ours = client(&made, shown(&made))?;
+    let mut options = Options::new(2);
+    options.nats = Some(ours.clone());
+    let cluster = options.start().await?;
+    overlap_decides(&cluster, MODEL).await?;
+    // Over a restart as well: the second handshake is the first one's equal.
+    nats.kill()?;
+    cluster.until("it is noticed", async || Ok(!ours.stats().connected)).await?;
+    nats.run().await?;
+    cluster.until("it is back", async || Ok(ours.stats().connected)).await?;
+    overlap_decides(&cluster, MODEL).await?;
+    assert_eq!(strangers.map(|stranger| stranger.stats().connects), [0; 4]);
     Ok(())
 }
 

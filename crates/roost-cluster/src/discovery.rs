@@ -5,9 +5,13 @@
 //! true. The price, a record deleted and written again between two looks shows as one change, is harmless: keys
 //! carry the id of the process that wrote them.
 
+mod endpoint;
 mod etcd;
 mod file;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
 mod memory;
+mod orders;
 mod snapshot;
 mod tls;
 mod view;
@@ -22,6 +26,8 @@ use tokio::sync::watch;
 
 pub use etcd::{EtcdConfig, EtcdDiscovery};
 pub use file::{FileDiscovery, FileDiscoveryConfig};
+#[cfg(feature = "kubernetes")]
+pub use kubernetes::{KubernetesConfig, KubernetesDiscovery, KubernetesMode, PodIdentity};
 pub use memory::MemoryDiscovery;
 pub use snapshot::{Change, Snapshot};
 pub use tls::{Pem, TlsError, TlsIdentity};

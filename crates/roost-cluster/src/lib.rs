@@ -24,9 +24,12 @@ pub use discovery::{
     Discovery, DiscoveryError, EtcdConfig, EtcdDiscovery, FileDiscovery, FileDiscoveryConfig,
     MemoryDiscovery, Pem, TlsIdentity,
 };
+#[cfg(feature = "kubernetes")]
+pub use discovery::{KubernetesConfig, KubernetesDiscovery, KubernetesMode, PodIdentity};
 pub use files::{Attempt, CardFiles, CardFilesConfig, FilesError, LoadedFiles, TokenizerFile};
 pub use nats::{NatsAuth, NatsClient, NatsConfig, NatsConfigError, NatsStats};
 pub use record::{CardRecord, Codec, EndpointId, InstanceRecord, ModelCard, Target};
 pub use registration::{Registration, WorkerRecords};
 pub use update::Update;
 pub use worker::{Role, WorkerInfo};
+pub use zmtp::EventSockets;

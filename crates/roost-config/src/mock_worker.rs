@@ -4,7 +4,7 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use crate::{
     effective::Effective,
-    serve::{self, DiscoveryBackend, LogOptions, PlaneTls},
+    serve::{self, DiscoveryBackend, LogOptions, NatsOptions, PlaneTls},
     values::Values,
 };
 
@@ -49,6 +49,10 @@ pub struct MockWorker {
     pub script: Option<PathBuf>,
     /// Publish KV events.
     pub kv_events: bool,
+    /// Publish over this connection to NATS. `None`: on sockets.
+    pub nats: Option<NatsOptions>,
+    /// Host at which frontends reach those sockets. `None`: [`MockWorker::host`].
+    pub event_host: Option<String>,
     /// Address of every listener of the workers.
     pub host: IpAddr,
     /// Port of the first worker's request listener, the next worker takes the next one; 0 takes free ones.
@@ -133,6 +137,8 @@ pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>)
         seed: values.integer("seed"),
         script: values.path("script"),
         kv_events: values.switch("kv-events"),
+        nats: serve::nats(values),
+        event_host: values.text("event-plane-host"),
         host: values.ip("host"),
         port: values.port("port"),
         json_codec: values.choice("request-plane-codec") == "json",

@@ -9,7 +9,7 @@ use crate::effective::Effective;
 
 pub use reliability::ReliabilityOptions;
 
-pub(crate) use build::{apply_presets, build, check, check_discovery, discovery, log, plane_tls};
+pub(crate) use build::{apply_presets, build, check, check_discovery, discovery, log, nats, plane_tls};
 
 /// Options of `roost serve`: plain data, validated, no behaviour.
 #[derive(Debug, Clone)]
@@ -330,6 +330,8 @@ pub struct DiscoveryOptions {
 pub enum DiscoveryBackend {
     /// etcd.
     Etcd(Box<EtcdOptions>),
+    /// Kubernetes.
+    Kubernetes(Box<KubernetesOptions>),
     /// One file per record below this folder.
     File(PathBuf),
     /// Within this process.
@@ -355,6 +357,31 @@ pub struct EtcdOptions {
     pub ca: Option<String>,
     /// Own certificate and key: paths or PEM.
     pub client: Option<(String, String)>,
+}
+
+/// How Kubernetes is reached, and who this process is in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KubernetesOptions {
+    /// URL of the API server. `None`: this process is not in a pod.
+    pub server: Option<String>,
+    /// Token of the service account.
+    pub token_file: PathBuf,
+    /// Trusted certificates.
+    pub ca_file: PathBuf,
+    /// Namespace of the cluster.
+    pub namespace: Option<String>,
+    /// Single containers register rather than pods.
+    pub containers: bool,
+    /// This process's pod.
+    pub pod_name: Option<String>,
+    /// Its unique id.
+    pub pod_uid: Option<String>,
+    /// This process's container.
+    pub container_name: Option<String>,
+    /// Files that say the same.
+    pub podinfo_dir: PathBuf,
+    /// Longest wait for the store at the start.
+    pub startup_timeout: Duration,
 }
 
 /// Without password and key.

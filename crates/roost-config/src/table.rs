@@ -10,6 +10,7 @@ mod general;
 mod http;
 mod limits;
 mod model;
+mod nats;
 mod observe;
 mod other_features;
 mod plane_tls;
@@ -63,6 +64,7 @@ pub static MOCK_WORKER: CommandSpec = CommandSpec {
         Section { title: "Network", key: "network", options: worker::NETWORK },
         Section { title: "TLS to frontends", key: "plane-tls", options: plane_tls::OPTIONS },
         Section { title: "Discovery", key: "discovery", options: discovery::STORE },
+        Section { title: "Events", key: "events", options: planes::WORKER_EVENTS },
         Section { title: "Logs", key: "log", options: observe::LOG },
     ],
     reads_config_file: false,

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use roost_cluster::Discovery;
+use anyhow::{Context, Result, bail};
 use roost_cluster::record::Codec;
+use roost_cluster::{Discovery, NatsClient};
 use roost_config::{AnswerMode, MockWorker, WorkerRole};
 use roost_tokenizer::{Backend, Tokenizer};
 use roost_wire::Transport;
@@ -42,15 +42,24 @@ pub(crate) async fn start(
         ),
         Some(path) => model(path).await?,
     };
+    if options.workers > 1 && store.is_one_workers() {
+        bail!("a pod registers one worker in Kubernetes: start one process for each (--workers 1)");
+    }
     let transport = crate::transport::plane(&options.tls)?;
+    let nats = match &options.nats {
+        Some(nats) if options.kv_events => Some(crate::nats::connect(nats, &CancellationToken::new())?),
+        _ => None,
+    };
     let mut workers = Vec::with_capacity(options.workers);
     for number in 0..options.workers {
         let engine = MockEngine::new(engine(options, &files, &codec, number)?);
         let discovery = store.participant(shutdown).await?;
-        let worker =
-            WorkerServer::start(Arc::new(engine), server(options, &codec, discovery, &transport, number))
-                .await
-                .with_context(|| format!("cannot start mock worker {number}"))?;
+        let worker = WorkerServer::start(
+            Arc::new(engine),
+            server(options, &codec, discovery, &transport, nats.clone(), number),
+        )
+        .await
+        .with_context(|| format!("cannot start mock worker {number}"))?;
         workers.push(worker);
     }
     Ok(Fleet(workers))
@@ -123,6 +132,7 @@ fn server(
     codec: &TextCodec,
     discovery: Arc<dyn Discovery>,
     transport: &Transport,
+    nats: Option<NatsClient>,
     number: usize,
 ) -> WorkerConfig {
     // Fixed ports are for one worker; the others of a process take the next ones.
@@ -141,7 +151,8 @@ fn server(
     config.listen.bind = SocketAddr::new(options.host, port(options.port));
     config.codec_for_journal = Some(codec.clone());
     if options.kv_events {
-        config.events = Some(EventsConfig { bind: options.host, advertise_host: None, nats: None });
+        config.events =
+            Some(EventsConfig { bind: options.host, advertise_host: options.event_host.clone(), nats });
     }
     config.system = options
         .system_port

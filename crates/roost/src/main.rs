@@ -6,6 +6,8 @@ mod descriptors;
 mod exchange;
 mod explain;
 mod fleet;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
 mod mock_worker;
 mod nats;
 mod output;

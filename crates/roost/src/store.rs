@@ -3,11 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+#[cfg(not(feature = "kubernetes"))]
+use anyhow::bail;
+use anyhow::{Context, Result};
+#[cfg(feature = "kubernetes")]
+use roost_cluster::KubernetesDiscovery;
 use roost_cluster::{
     Discovery, EtcdConfig, EtcdDiscovery, FileDiscovery, FileDiscoveryConfig, MemoryDiscovery, Pem,
     TlsIdentity,
 };
+#[cfg(feature = "kubernetes")]
+use roost_config::KubernetesOptions;
 use roost_config::{DiscoveryBackend, EtcdOptions};
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +24,9 @@ pub(crate) enum Store {
     Shared(Arc<dyn Discovery>),
     /// In etcd a worker's id is that of its participant's lease.
     Etcd(Box<EtcdOptions>),
+    /// In Kubernetes it follows from its pod.
+    #[cfg(feature = "kubernetes")]
+    Kubernetes(Box<KubernetesOptions>),
 }
 
 impl Store {
@@ -25,6 +34,10 @@ impl Store {
     pub(crate) fn new(backend: &DiscoveryBackend, poll: Option<Duration>) -> Result<Self> {
         Ok(match backend {
             DiscoveryBackend::Etcd(options) => Store::Etcd(options.clone()),
+            #[cfg(feature = "kubernetes")]
+            DiscoveryBackend::Kubernetes(options) => Store::Kubernetes(options.clone()),
+            #[cfg(not(feature = "kubernetes"))]
+            DiscoveryBackend::Kubernetes(_) => bail!("this build knows no Kubernetes (--discovery-backend)"),
             DiscoveryBackend::Memory => Store::Shared(MemoryDiscovery::new()),
             DiscoveryBackend::File(root) => {
                 let mut config = FileDiscoveryConfig::new(root);
@@ -36,26 +49,46 @@ impl Store {
         })
     }
 
-    /// A participant. With etcd this waits until it is there, for as long as the options say or until `shutdown`.
-    pub(crate) async fn participant(&self, shutdown: &CancellationToken) -> Result<Arc<dyn Discovery>> {
-        let options = match self {
-            Store::Shared(store) => return Ok(Arc::clone(store)),
-            Store::Etcd(options) => options,
-        };
-        let store = EtcdDiscovery::open(etcd(options)).context("etcd cannot be used for discovery")?;
-        let ready = store.ready(options.startup_timeout);
-        match shutdown.run_until_cancelled(ready).await {
-            None => bail!("stopped while waiting for etcd"),
-            Some(ready) => ready.with_context(|| {
-                format!(
-                    "no etcd at {} within {:?} (ETCD_ENDPOINTS, ETCD_STARTUP_CONNECT_TIMEOUT_SECONDS; discovery \
-                     through a folder: DYN_DISCOVERY_BACKEND=file)",
-                    options.endpoints.join(","),
-                    options.startup_timeout
-                )
-            })?,
+    /// Whether a process can register only one worker.
+    pub(crate) fn is_one_workers(&self) -> bool {
+        match self {
+            Store::Shared(_) | Store::Etcd(_) => false,
+            #[cfg(feature = "kubernetes")]
+            Store::Kubernetes(_) => true,
         }
-        Ok(store)
+    }
+
+    /// A participant. With etcd and Kubernetes this waits until it is there, for as long as the options say or until
+    /// `shutdown`.
+    pub(crate) async fn participant(&self, shutdown: &CancellationToken) -> Result<Arc<dyn Discovery>> {
+        match self {
+            Store::Shared(store) => Ok(Arc::clone(store)),
+            Store::Etcd(options) => {
+                let store =
+                    EtcdDiscovery::open(etcd(options)).context("etcd cannot be used for discovery")?;
+                let ready = shutdown.run_until_cancelled(store.ready(options.startup_timeout)).await;
+                ready.context("stopped while waiting for etcd")?.with_context(|| {
+                    format!(
+                        "no etcd at {} within {:?} (ETCD_ENDPOINTS, ETCD_STARTUP_CONNECT_TIMEOUT_SECONDS; discovery \
+                         through a folder: DYN_DISCOVERY_BACKEND=file)",
+                        options.endpoints.join(","),
+                        options.startup_timeout
+                    )
+                })?;
+                Ok(store)
+            }
+            #[cfg(feature = "kubernetes")]
+            Store::Kubernetes(options) => {
+                let store = KubernetesDiscovery::open(crate::kubernetes::config(options)?)
+                    .context("Kubernetes cannot be used for discovery")?;
+                let ready = shutdown.run_until_cancelled(store.ready(options.startup_timeout)).await;
+                ready.context("stopped while waiting for Kubernetes")?.with_context(|| {
+                    let limit = options.startup_timeout;
+                    format!("the Kubernetes API was not read within {limit:?} (--kube-startup-timeout-secs)")
+                })?;
+                Ok(store)
+            }
+        }
     }
 }
 

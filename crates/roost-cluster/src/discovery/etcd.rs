@@ -5,7 +5,6 @@
 //! not know users by their certificates), and it needs neither `protoc` nor a gRPC framework of thirty packages.
 
 mod channel;
-mod endpoint;
 mod keeper;
 mod lease;
 mod messages;
@@ -20,18 +19,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, FutureExt as _};
+use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
+use super::endpoint::Endpoint;
+use super::orders::{self, CAPACITY, Command, Orders};
 use super::tls::TlsIdentity;
 use super::{Discovery, DiscoveryError, Snapshot};
 use crate::record::RecordKey;
-use endpoint::Endpoint;
-use keeper::{Command, Keeper};
+use keeper::Keeper;
 
-/// Orders that may wait; a worker sends about ten in its life.
-const COMMANDS: usize = 1024;
+/// etcd's client port.
+const PORT: u16 = 2379;
 
 /// Settings of [`EtcdDiscovery`].
 #[derive(Clone)]
@@ -91,8 +91,7 @@ impl std::fmt::Debug for EtcdConfig {
 /// kept alive as long as the handle has other records.
 #[derive(Debug)]
 pub struct EtcdDiscovery {
-    commands: mpsc::Sender<Command>,
-    snapshot: watch::Receiver<Arc<Snapshot>>,
+    orders: Orders<mpsc::Sender<Command>>,
     lease: i64,
     trouble: Arc<Mutex<Option<String>>>,
 }
@@ -105,7 +104,7 @@ impl EtcdDiscovery {
     pub fn open(config: EtcdConfig) -> Result<Arc<Self>, DiscoveryError> {
         let secure = config.tls != TlsIdentity::default();
         let endpoints: Result<Vec<Endpoint>, String> =
-            config.endpoints.iter().map(|text| Endpoint::parse(text.trim(), secure)).collect();
+            config.endpoints.iter().map(|text| Endpoint::parse(text.trim(), "etcd", PORT, secure)).collect();
         let endpoints = endpoints.map_err(DiscoveryError::Config)?;
         if endpoints.is_empty() {
             return Err(DiscoveryError::Config("no address of etcd is given".to_owned()));
@@ -116,13 +115,13 @@ impl EtcdDiscovery {
         } else {
             None
         };
-        let (commands, inbox) = mpsc::channel(COMMANDS);
+        let (commands, inbox) = mpsc::channel(CAPACITY);
         let (sender, snapshot) = watch::channel(Snapshot::unread());
         let lease = random_lease();
         let trouble = Arc::new(Mutex::new(None));
         let keeper = Keeper::new(config, endpoints, tls, lease, sender, trouble.clone());
         tokio::spawn(keeper.run(inbox));
-        Ok(Arc::new(Self { commands, snapshot, lease, trouble }))
+        Ok(Arc::new(Self { orders: Orders::new(commands, snapshot), lease, trouble }))
     }
 
     /// Waits until the store has been read for the first time. Cancel safe.
@@ -130,74 +129,36 @@ impl EtcdDiscovery {
     /// # Errors
     /// [`DiscoveryError::Unreachable`] with the last failure when `patience` is over.
     pub async fn ready(&self, patience: Duration) -> Result<(), DiscoveryError> {
-        let mut snapshot = self.snapshot.clone();
-        let synced = snapshot.wait_for(|snapshot| snapshot.synced);
-        match tokio::time::timeout(patience, synced).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) => Err(DiscoveryError::Closed),
-            Err(_) => {
-                let reason = self.trouble.lock().clone().unwrap_or_else(|| "no answer".to_owned());
-                Err(DiscoveryError::Unreachable { reason })
-            }
-        }
+        orders::first_look(self.orders.watch(), patience, || self.trouble.lock().clone()).await
     }
 
     /// Takes all records of this handle back and ends its task; the handle refuses everything afterwards.
     pub async fn close(&self) {
-        let (reply, done) = oneshot::channel();
-        if self.commands.send(Command::Close { reply }).await.is_ok() {
-            // An error means that the task has ended, which is what was asked for.
-            let _ = done.await;
-        }
-    }
-
-    fn order(
-        &self,
-        command: Command,
-        done: oneshot::Receiver<Result<(), DiscoveryError>>,
-    ) -> BoxFuture<'_, Result<(), DiscoveryError>> {
-        let sent = self.commands.try_send(command);
-        async move {
-            match sent {
-                Ok(()) => done.await.unwrap_or(Err(DiscoveryError::Closed)),
-                Err(mpsc::error::TrySendError::Full(_)) => Err(DiscoveryError::Busy),
-                Err(mpsc::error::TrySendError::Closed(_)) => Err(DiscoveryError::Closed),
-            }
-        }
-        .boxed()
-    }
-
-    fn tell(&self, what: &'static str, command: Command) {
-        if let Err(mpsc::error::TrySendError::Full(_)) = self.commands.try_send(command) {
-            tracing::warn!(what, "discovery order dropped: the etcd task is behind");
-        }
+        self.orders.close().await;
     }
 }
 
 impl Discovery for EtcdDiscovery {
     /// Waits for the store as long as it is out of reach.
     fn put(&self, key: RecordKey, value: Bytes) -> BoxFuture<'_, Result<(), DiscoveryError>> {
-        let (reply, done) = oneshot::channel();
-        self.order(Command::Put { key, value, reply }, done)
+        self.orders.put(key, value)
     }
 
     /// Does not wait for a store that is out of reach: that is an error, and the deletion is made up for later.
     fn delete(&self, key: RecordKey) -> BoxFuture<'_, Result<(), DiscoveryError>> {
-        let (reply, done) = oneshot::channel();
-        self.order(Command::Delete { key, reply }, done)
+        self.orders.delete(key)
     }
 
     fn release(&self, key: RecordKey) {
-        let (reply, _) = oneshot::channel();
-        self.tell("release", Command::Delete { key, reply });
+        self.orders.release(key);
     }
 
     fn abandon(&self, key: RecordKey) {
-        self.tell("abandon", Command::Abandon { key });
+        self.orders.abandon(key);
     }
 
     fn watch(&self) -> watch::Receiver<Arc<Snapshot>> {
-        self.snapshot.clone()
+        self.orders.watch()
     }
 
     /// The lease: workers in etcd carry its id, so there is one worker per handle.

@@ -17,19 +17,17 @@ mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, FutureExt as _};
-use tokio::sync::{oneshot, watch};
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
 
+use super::orders::{CAPACITY, Command, Orders};
 use super::{Discovery, DiscoveryError, Snapshot};
 use crate::record::RecordKey;
-use keeper::{Command, Keeper};
-
-/// Orders that may wait for the file thread; a worker sends about ten in its life.
-const COMMANDS: usize = 1024;
+use keeper::Keeper;
 
 /// Settings of [`FileDiscovery`].
 #[derive(Clone, Debug)]
@@ -54,8 +52,7 @@ impl FileDiscoveryConfig {
 /// Owns one thread. Dropping the handle deletes its records soon after; [`FileDiscovery::close`] waits for that.
 #[derive(Debug)]
 pub struct FileDiscovery {
-    commands: SyncSender<Command>,
-    snapshot: watch::Receiver<Arc<Snapshot>>,
+    orders: Orders<SyncSender<Command>>,
 }
 
 impl FileDiscovery {
@@ -64,7 +61,7 @@ impl FileDiscovery {
     /// # Errors
     /// [`DiscoveryError::Io`] when the thread cannot be started.
     pub fn open(config: FileDiscoveryConfig) -> Result<Arc<Self>, DiscoveryError> {
-        let (commands, inbox) = sync_channel(COMMANDS);
+        let (commands, inbox) = sync_channel(CAPACITY);
         let (sender, snapshot) = watch::channel(Snapshot::unread());
         let root = config.root.clone();
         let keeper = Keeper::new(config, sender);
@@ -72,62 +69,33 @@ impl FileDiscovery {
             .name("roost-discovery".to_owned())
             .spawn(move || keeper.run(&inbox))
             .map_err(|source| DiscoveryError::Io { action: "start the thread for", path: root, source })?;
-        Ok(Arc::new(Self { commands, snapshot }))
+        Ok(Arc::new(Self { orders: Orders::new(commands, snapshot) }))
     }
 
     /// Deletes all records of this handle and ends its thread; the handle refuses everything afterwards.
     pub async fn close(&self) {
-        let (reply, done) = oneshot::channel();
-        if self.commands.try_send(Command::Close { reply }).is_ok() {
-            // An error means that the thread has ended, which is what was asked for.
-            let _ = done.await;
-        }
-    }
-
-    fn order(
-        &self,
-        command: Command,
-        done: oneshot::Receiver<Result<(), DiscoveryError>>,
-    ) -> BoxFuture<'_, Result<(), DiscoveryError>> {
-        let sent = self.commands.try_send(command);
-        async move {
-            match sent {
-                Ok(()) => done.await.unwrap_or(Err(DiscoveryError::Closed)),
-                Err(TrySendError::Full(_)) => Err(DiscoveryError::Busy),
-                Err(TrySendError::Disconnected(_)) => Err(DiscoveryError::Closed),
-            }
-        }
-        .boxed()
-    }
-
-    fn tell(&self, what: &'static str, command: Command) {
-        if let Err(TrySendError::Full(_)) = self.commands.try_send(command) {
-            tracing::warn!(what, "discovery order dropped: the file thread is behind");
-        }
+        self.orders.close().await;
     }
 }
 
 impl Discovery for FileDiscovery {
     fn put(&self, key: RecordKey, value: Bytes) -> BoxFuture<'_, Result<(), DiscoveryError>> {
-        let (reply, done) = oneshot::channel();
-        self.order(Command::Put { key, value, reply }, done)
+        self.orders.put(key, value)
     }
 
     fn delete(&self, key: RecordKey) -> BoxFuture<'_, Result<(), DiscoveryError>> {
-        let (reply, done) = oneshot::channel();
-        self.order(Command::Delete { key, reply }, done)
+        self.orders.delete(key)
     }
 
     fn release(&self, key: RecordKey) {
-        let (reply, _) = oneshot::channel();
-        self.tell("release", Command::Delete { key, reply });
+        self.orders.release(key);
     }
 
     fn abandon(&self, key: RecordKey) {
-        self.tell("abandon", Command::Abandon { key });
+        self.orders.abandon(key);
     }
 
     fn watch(&self) -> watch::Receiver<Arc<Snapshot>> {
-        self.snapshot.clone()
+        self.orders.watch()
     }
 }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::{
     AffinityMode, AffinityOptions, BusyThresholds, CostOptions, DiscoveryBackend, DiscoveryOptions,
-    ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, LimitOptions, LogFormat, LogOptions,
-    MetricsOptions, ModelOptions, NamespaceFilter, NatsOptions, PlaneOptions, PlaneTls, ProcessOptions,
-    QueueOptions, QueuePolicy, ReasoningField, ReliabilityOptions, RouterMode, RouterOptions, Serve,
-    TokenizerBackend, TokenizerOptions,
+    ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, KubernetesOptions, LimitOptions,
+    LogFormat, LogOptions, MetricsOptions, ModelOptions, NamespaceFilter, NatsOptions, PlaneOptions,
+    PlaneTls, ProcessOptions, QueueOptions, QueuePolicy, ReasoningField, ReliabilityOptions, RouterMode,
+    RouterOptions, Serve, TokenizerBackend, TokenizerOptions,
 };
 use crate::{effective::Effective, problem::Problem, resolve::Resolved, value::Value, values::Values};
 
@@ -80,7 +80,7 @@ pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>)
             queue_capacity: values.size("event-queue-capacity"),
             replica_sync: values.switch("router-replica-sync"),
             host: values.text("event-plane-host"),
-            nats: Some(nats(values)).filter(|_| values.choice("event-plane") == "nats"),
+            nats: nats(values),
         },
         model: ModelOptions {
             name: values.text("model-name"),
@@ -108,8 +108,9 @@ pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>)
     }
 }
 
-fn nats(values: &Values) -> NatsOptions {
-    NatsOptions {
+/// The connection to NATS, if events go that way.
+pub(crate) fn nats(values: &Values) -> Option<NatsOptions> {
+    let options = NatsOptions {
         servers: values.required_text("nats-server"),
         user: values.text("nats-auth-username").zip(values.text("nats-auth-password")),
         token: values.text("nats-auth-token"),
@@ -117,7 +118,8 @@ fn nats(values: &Values) -> NatsOptions {
         credentials: values.path("nats-auth-credentials-file"),
         ca: values.path("nats-tls-ca-cert-path"),
         client: values.path("nats-tls-client-cert-path").zip(values.path("nats-tls-client-key-path")),
-    }
+    };
+    Some(options).filter(|_| values.choice("event-plane") == "nats")
 }
 
 /// Rules on the store of worker records.
@@ -162,10 +164,32 @@ pub(crate) fn discovery(values: &Values) -> DiscoveryBackend {
         ca: values.text("etcd-auth-ca"),
         client: values.text("etcd-auth-client-cert").zip(values.text("etcd-auth-client-key")),
     };
+    let kubernetes = kubernetes(values);
     match values.choice("discovery-backend") {
         "mem" => DiscoveryBackend::Memory,
+        "kubernetes" => DiscoveryBackend::Kubernetes(Box::new(kubernetes)),
         "file" => DiscoveryBackend::File(folder),
         _ => DiscoveryBackend::Etcd(Box::new(etcd)),
+    }
+}
+
+fn kubernetes(values: &Values) -> KubernetesOptions {
+    let path = |name| values.path(name).expect("an option with a default always has a value");
+    let port = values.integer("kube-service-port");
+    let address = values.text("kube-service-host").map(|host| {
+        if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") }
+    });
+    KubernetesOptions {
+        server: values.text("kube-api-server").or(address),
+        token_file: path("kube-token-file"),
+        ca_file: path("kube-ca-file"),
+        namespace: values.text("kube-namespace"),
+        containers: values.choice("kube-discovery-mode") == "container",
+        pod_name: values.text("kube-pod-name"),
+        pod_uid: values.text("kube-pod-uid"),
+        container_name: values.text("kube-container-name"),
+        podinfo_dir: path("kube-podinfo-dir"),
+        startup_timeout: values.duration("kube-startup-timeout-secs"),
     }
 }
 

@@ -1,13 +1,11 @@
 //! Where workers are found.
 
-use crate::spec::{Kind, OptionSpec, milliseconds, option, seconds};
-
-const UNAVAILABLE: &str = "is not available in this build";
+use crate::spec::{Kind, OptionSpec, choice, integer, milliseconds, option, seconds};
 
 const BACKEND: OptionSpec = option(
     "discovery-backend",
-    Kind::Choice { accepted: &["etcd", "file", "mem"], unavailable: &[("kubernetes", UNAVAILABLE)] },
-    "Where workers register: in etcd, in a folder on a shared file system, or in this process alone.",
+    choice(&["etcd", "kubernetes", "file", "mem"]),
+    "Where workers register: in etcd, in Kubernetes, in a folder on a shared file system, or in this process alone.",
 )
 .env(&["DYN_DISCOVERY_BACKEND"])
 .default("etcd");
@@ -86,6 +84,82 @@ const ETCD_AUTH_CLIENT_KEY: OptionSpec =
         .env(&["ETCD_AUTH_CLIENT_KEY"])
         .secret();
 
+const KUBE_SERVICE_HOST: OptionSpec = option(
+    "kube-service-host",
+    Kind::Text,
+    "Host of the Kubernetes API server. The cluster sets it in every pod.",
+)
+.env(&["KUBERNETES_SERVICE_HOST"]);
+
+const KUBE_SERVICE_PORT: OptionSpec =
+    option("kube-service-port", integer(1, 65_535), "Port of the Kubernetes API server.")
+        .env(&["KUBERNETES_SERVICE_PORT"])
+        .default("443");
+
+const KUBE_API_SERVER: OptionSpec = option(
+    "kube-api-server",
+    Kind::Text,
+    "URL of the Kubernetes API server instead of host and port, such as that of a `kubectl proxy`.",
+);
+
+const KUBE_TOKEN_FILE: OptionSpec = option(
+    "kube-token-file",
+    Kind::Path,
+    "Token of the service account, read for every request. A server at an http URL gets none.",
+)
+.default("/var/run/secrets/kubernetes.io/serviceaccount/token");
+
+const KUBE_CA_FILE: OptionSpec =
+    option("kube-ca-file", Kind::Path, "Certificates to trust in the Kubernetes API server.")
+        .default("/var/run/secrets/kubernetes.io/serviceaccount/ca.crt");
+
+const KUBE_NAMESPACE: OptionSpec = option(
+    "kube-namespace",
+    Kind::Text,
+    "Kubernetes namespace of workers and frontends; unset: `pod_namespace` of the pod's folder, then `default`.",
+)
+.env(&["POD_NAMESPACE"]);
+
+const KUBE_DISCOVERY_MODE: OptionSpec = option(
+    "kube-discovery-mode",
+    choice(&["pod", "container"]),
+    "What registers in Kubernetes: pods, or single containers of pods. All participants must agree.",
+)
+.env(&["DYN_KUBE_DISCOVERY_MODE"])
+.default("pod");
+
+const KUBE_POD_NAME: OptionSpec = option(
+    "kube-pod-name",
+    Kind::Text,
+    "This process's pod; needed to register. A file `pod_name` in the pod's folder wins.",
+)
+.env(&["POD_NAME"]);
+
+const KUBE_POD_UID: OptionSpec =
+    option("kube-pod-uid", Kind::Text, "Its unique id. A file `pod_uid` in the pod's folder wins.")
+        .env(&["POD_UID"]);
+
+const KUBE_CONTAINER_NAME: OptionSpec = option(
+    "kube-container-name",
+    Kind::Text,
+    "This process's container; needed to register with `--kube-discovery-mode container`.",
+)
+.env(&["CONTAINER_NAME"]);
+
+const KUBE_PODINFO_DIR: OptionSpec = option(
+    "kube-podinfo-dir",
+    Kind::Path,
+    "The pod's folder: files `pod_name`, `pod_uid` and `pod_namespace` of a downward API volume.",
+)
+.default("/etc/podinfo");
+
+const KUBE_STARTUP_TIMEOUT: OptionSpec = option(
+    "kube-startup-timeout-secs",
+    seconds(0.0, 86_400.0),
+    "The process ends when it cannot read the Kubernetes API within this time after its start. Later it waits for ever.",
+)
+.default("120");
+
 /// Of those who register as well as of those who look.
 pub(crate) static STORE: &[OptionSpec] = &[
     BACKEND,
@@ -100,6 +174,18 @@ pub(crate) static STORE: &[OptionSpec] = &[
     ETCD_AUTH_CA,
     ETCD_AUTH_CLIENT_CERT,
     ETCD_AUTH_CLIENT_KEY,
+    KUBE_SERVICE_HOST,
+    KUBE_SERVICE_PORT,
+    KUBE_API_SERVER,
+    KUBE_TOKEN_FILE,
+    KUBE_CA_FILE,
+    KUBE_NAMESPACE,
+    KUBE_DISCOVERY_MODE,
+    KUBE_POD_NAME,
+    KUBE_POD_UID,
+    KUBE_CONTAINER_NAME,
+    KUBE_PODINFO_DIR,
+    KUBE_STARTUP_TIMEOUT,
 ];
 
 pub(crate) static OPTIONS: &[OptionSpec] = &[
@@ -134,4 +220,16 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     ETCD_AUTH_CA,
     ETCD_AUTH_CLIENT_CERT,
     ETCD_AUTH_CLIENT_KEY,
+    KUBE_SERVICE_HOST,
+    KUBE_SERVICE_PORT,
+    KUBE_API_SERVER,
+    KUBE_TOKEN_FILE,
+    KUBE_CA_FILE,
+    KUBE_NAMESPACE,
+    KUBE_DISCOVERY_MODE,
+    KUBE_POD_NAME,
+    KUBE_POD_UID,
+    KUBE_CONTAINER_NAME,
+    KUBE_PODINFO_DIR,
+    KUBE_STARTUP_TIMEOUT,
 ];

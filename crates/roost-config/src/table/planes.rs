@@ -1,7 +1,7 @@
 //! Request, response and event plane.
 
-use super::NOT_AVAILABLE;
-use crate::spec::{Kind, OptionSpec, bytes, integer, option, seconds};
+use super::{NOT_AVAILABLE, nats};
+use crate::spec::{Kind, OptionSpec, bytes, choice, integer, option, seconds};
 
 const NATS: (&str, &str) = ("nats", "is not available in this build");
 
@@ -111,6 +111,14 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
         .refused(NOT_AVAILABLE),
 ];
 
+const EVENT_PLANE_CODEC: OptionSpec = option(
+    "event-plane-codec",
+    Kind::Choice { accepted: &["msgpack"], unavailable: &[("json", "is not available in this build")] },
+    "Encoding of events.",
+)
+.env(&["DYN_EVENT_PLANE_CODEC"])
+.default("msgpack");
+
 pub(crate) static EVENTS: &[OptionSpec] = &[
     option(
         "event-plane",
@@ -119,37 +127,17 @@ pub(crate) static EVENTS: &[OptionSpec] = &[
     )
     .env(&["DYN_EVENT_PLANE"])
     .default("zmq"),
-    option(
-        "event-plane-codec",
-        Kind::Choice { accepted: &["msgpack"], unavailable: &[("json", "is not available in this build")] },
-        "Encoding of events.",
-    )
-    .env(&["DYN_EVENT_PLANE_CODEC"])
-    .default("msgpack"),
-    option("nats-server", Kind::Text, "NATS servers of the event plane: URLs, separated by commas.")
-        .env(&["NATS_SERVER"])
-        .default("nats://localhost:4222")
-        .secret(),
-    option("nats-auth-username", Kind::Text, "User towards NATS.").env(&["NATS_AUTH_USERNAME"]),
-    option("nats-auth-password", Kind::Text, "Password towards NATS.").env(&["NATS_AUTH_PASSWORD"]).secret(),
-    option("nats-auth-token", Kind::Text, "Token towards NATS, if there is no user.")
-        .env(&["NATS_AUTH_TOKEN"])
-        .secret(),
-    option("nats-auth-nkey", Kind::Text, "Seed of an NKey towards NATS, if there is no token.")
-        .env(&["NATS_AUTH_NKEY"])
-        .secret(),
-    option("nats-auth-credentials-file", Kind::Path, "Credentials towards NATS, if there is no NKey.")
-        .env(&["NATS_AUTH_CREDENTIALS_FILE"]),
-    option("nats-tls-ca-cert-path", Kind::Path, "Certificates to trust in NATS servers instead of the system's.")
-        .env(&["NATS_TLS_CA_CERT_PATH"]),
-    option("nats-tls-insecure", Kind::Switch, "Trust any NATS server.")
-        .env(&["NATS_TLS_INSECURE"])
-        .default("false")
-        .refused("a server that anybody can be is not trusted: give --nats-tls-ca-cert-path"),
-    option("nats-tls-client-cert-path", Kind::Path, "Own certificate towards NATS.")
-        .env(&["NATS_TLS_CLIENT_CERT_PATH"]),
-    option("nats-tls-client-key-path", Kind::Path, "Key of that certificate.")
-        .env(&["NATS_TLS_CLIENT_KEY_PATH"]),
+    EVENT_PLANE_CODEC,
+    nats::NATS_SERVER,
+    nats::NATS_AUTH_USERNAME,
+    nats::NATS_AUTH_PASSWORD,
+    nats::NATS_AUTH_TOKEN,
+    nats::NATS_AUTH_NKEY,
+    nats::NATS_AUTH_CREDENTIALS_FILE,
+    nats::NATS_TLS_CA_CERT_PATH,
+    nats::NATS_TLS_INSECURE,
+    nats::NATS_TLS_CLIENT_CERT_PATH,
+    nats::NATS_TLS_CLIENT_KEY_PATH,
     option(
         "event-queue-capacity",
         integer(16, 1 << 24),
@@ -184,4 +172,31 @@ pub(crate) static EVENTS: &[OptionSpec] = &[
         .env(&["DYN_ZMQ_IO_THREADS"])
         .default("4")
         .no_effect("events are read by the network runtime"),
+];
+
+pub(crate) static WORKER_EVENTS: &[OptionSpec] = &[
+    option(
+        "event-plane",
+        choice(&["zmq", "nats"]),
+        "How the workers publish: on sockets of their own, or over NATS.",
+    )
+    .env(&["DYN_EVENT_PLANE"])
+    .default("zmq"),
+    EVENT_PLANE_CODEC,
+    nats::NATS_SERVER,
+    nats::NATS_AUTH_USERNAME,
+    nats::NATS_AUTH_PASSWORD,
+    nats::NATS_AUTH_TOKEN,
+    nats::NATS_AUTH_NKEY,
+    nats::NATS_AUTH_CREDENTIALS_FILE,
+    nats::NATS_TLS_CA_CERT_PATH,
+    nats::NATS_TLS_INSECURE,
+    nats::NATS_TLS_CLIENT_CERT_PATH,
+    nats::NATS_TLS_CLIENT_KEY_PATH,
+    option(
+        "event-plane-host",
+        Kind::Text,
+        "Host at which frontends reach the workers' sockets. Unset: the address of every listener.",
+    )
+    .env(&["DYN_EVENT_PLANE_HOST"]),
 ];

@@ -30,14 +30,13 @@ fn everything_wrong_is_reported_together() {
 #[test]
 fn what_dynamo_has_and_roost_has_not_is_refused_by_name() {
     check(
-        "serve --discovery-backend kubernetes --enable-anthropic-api \
+        "serve --enable-anthropic-api \
          --tls-cert-path cert.pem --request-plane nats --router-mode device-aware-weighted --aic-tp-size 2",
         &[("DYN_HTTP_SVC_CHAT_PATH", "/chat"), ("DYN_CHAT_PROCESSOR", "vllm")],
         expect![[r#"
             DYN_HTTP_SVC_CHAT_PATH: routes cannot be renamed in this build: `/chat` is refused, only `/v1/chat/completions` is accepted
             --router-mode: `device-aware-weighted` is not available in this build; accepted: kv, round-robin, random, power-of-two, least-loaded, direct
             --request-plane: `nats` is not available in this build; accepted: tcp
-            --discovery-backend: `kubernetes` is not available in this build; accepted: etcd, file, mem
             DYN_CHAT_PROCESSOR: processing in Python is not available: `vllm` is refused, only `dynamo` is accepted
             --aic-tp-size: not available in this build: `2` is refused, leave it unset
             --tls-cert-path: TLS is not available in this build; end it in a proxy: `cert.pem` is refused, leave it unset
@@ -62,6 +61,33 @@ fn an_option_without_effect_says_so() {
         --enforce-disagg has no effect: the topology follows from the registered workers
         DYN_ROUTER_RESET_STATES has no effect: it has no meaning since Dynamo 1.6"#]]
     .assert_eq(&noticed.notices.join("\n"));
+}
+
+#[test]
+fn kubernetes_as_a_pod_knows_it() {
+    let pod = [
+        ("DYN_DISCOVERY_BACKEND", "kubernetes"),
+        ("KUBERNETES_SERVICE_HOST", "10.96.0.1"),
+        ("KUBERNETES_SERVICE_PORT", "443"),
+        ("KUBERNETES_PORT", "tcp://10.96.0.1:443"),
+        ("POD_NAME", "frontend-0"),
+        ("POD_UID", "1b7f"),
+        ("POD_NAMESPACE", "serving"),
+    ];
+    let served = serve("serve", &pod);
+    let DiscoveryBackend::Kubernetes(found) = &served.discovery.backend else { panic!("asked for") };
+    assert_eq!(found.server.as_deref(), Some("https://10.96.0.1:443"));
+    assert_eq!(found.namespace.as_deref(), Some("serving"));
+    assert_eq!((found.pod_name.as_deref(), found.pod_uid.as_deref()), (Some("frontend-0"), Some("1b7f")));
+    assert!(!found.containers);
+    assert!(served.notices.is_empty(), "{:?}", served.notices);
+
+    let elsewhere = serve("serve --discovery-backend kubernetes --kube-service-host fd00::1", &[]);
+    let DiscoveryBackend::Kubernetes(found) = &elsewhere.discovery.backend else { panic!("asked for") };
+    assert_eq!(found.server.as_deref(), Some("https://[fd00::1]:443"));
+    // Set in every pod, whatever is used for discovery.
+    let other = [&pod[1..], &[("DYN_DISCOVERY_BACKEND", "file")]].concat();
+    assert!(serve("serve", &other).notices.is_empty());
 }
 
 #[test]

@@ -7,24 +7,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::FileDiscoveryConfig;
 use super::scan::Listing;
 use super::store::Store;
+use crate::discovery::Snapshot;
+use crate::discovery::orders::Command;
 use crate::discovery::view::View;
-use crate::discovery::{DiscoveryError, Snapshot};
 use crate::record::{Bucket, RecordKey};
-
-type Reply = oneshot::Sender<Result<(), DiscoveryError>>;
-
-#[derive(Debug)]
-pub(super) enum Command {
-    Put { key: RecordKey, value: Bytes, reply: Reply },
-    Delete { key: RecordKey, reply: Reply },
-    Abandon { key: RecordKey },
-    Close { reply: oneshot::Sender<()> },
-}
 
 #[derive(Debug)]
 pub(super) struct Keeper {
