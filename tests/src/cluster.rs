@@ -12,16 +12,16 @@ use roost_cluster::{
     PodIdentity,
 };
 use roost_frontend::metrics::{Metrics, MetricsOptions};
-use roost_frontend::{Config, Frontend, ModelSource, Parts, PlaneRecovery, Replicas};
+use roost_frontend::{Config, Frontend, Listener, ModelSource, Parts, PlaneRecovery, Replicas};
 use roost_telemetry::Registry;
-use roost_wire::{Client, ClientConfig, ListenerConfig, ResponseListener};
+use roost_wire::{Client, ClientConfig, ListenTls, ListenerConfig, ResponseListener};
 use roost_worker::{
     BootstrapEndpoint, Journal, MockConfig, MockEngine, MockTiming, ModelFiles, Role, RunningWorker,
     ScriptBook, TextCodec, Transfers, WorkerConfig, WorkerServer,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -92,6 +92,10 @@ pub struct Options {
     pub etcd: Option<EtcdConfig>,
     /// A store in Kubernetes instead.
     pub kubernetes: Option<KubernetesConfig>,
+    /// Clients speak TLS with the frontend.
+    pub tls: Option<Arc<ListenTls>>,
+    /// A socket in the file system on which the frontend listens as well.
+    pub unix_socket: Option<PathBuf>,
 }
 
 impl Options {
@@ -136,6 +140,8 @@ impl Options {
             store: None,
             etcd: None,
             kubernetes: None,
+            tls: None,
+            unix_socket: None,
         }
     }
 
@@ -314,8 +320,12 @@ impl Cluster {
         // A free port the first time; one that is started again keeps its address.
         let listener = TcpListener::bind(self.address).await?;
         self.address = listener.local_addr()?;
+        let mut listeners = vec![Listener::tcp(listener, self.options.tls.clone())];
+        if let Some(path) = &self.options.unix_socket {
+            listeners.push(Listener::unix(UnixListener::bind(path)?));
+        }
         let shutdown = CancellationToken::new();
-        let task = tokio::spawn(frontend.run(listener, shutdown.clone()));
+        let task = tokio::spawn(frontend.run(listeners, shutdown.clone()));
         self.frontend = Some(RunningFrontend { shutdown, stop_cluster, task });
         Ok(())
     }

@@ -15,7 +15,7 @@ pub use certificates::Certificates;
 pub use cluster::{Cluster, MODEL, Options, copy_folder, fixture, worker_of};
 pub use etcd::Etcd;
 pub use gate::Gate;
-pub use http::{Events, Reply, Request};
+pub use http::{Events, PATIENCE, Reply, Request};
 pub use kubernetes::KubeApi;
 pub use nats::Nats;
 pub use nginx::Nginx;

@@ -1,5 +1,6 @@
 //! One test binary: end to end in process, public cases, interoperability with live peers.
 
+mod access;
 mod affinity;
 mod api;
 mod balance;
@@ -13,6 +14,7 @@ mod faults;
 mod hostile;
 mod interop;
 mod kubernetes;
+mod limits;
 mod matrix;
 mod metrics;
 mod migration;

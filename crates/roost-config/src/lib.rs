@@ -41,9 +41,9 @@ pub use problem::{Problem, Problems};
 pub use reference::{configuration_file, options_document};
 pub use serve::{
     AffinityMode, AffinityOptions, BusyThresholds, CostOptions, DiscoveryBackend, DiscoveryOptions,
-    ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, KubernetesOptions, LimitOptions,
-    LogFormat, LogOptions, MetricsOptions, ModelOptions, NamespaceFilter, NatsOptions, PlaneOptions,
-    PlaneTls, ProcessOptions, QueueOptions, QueuePolicy, ReasoningField, ReliabilityOptions, RouterMode,
-    RouterOptions, Serve, TokenizerBackend, TokenizerOptions,
+    DoorOptions, ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, KeyOptions,
+    KubernetesOptions, LimitOptions, LogFormat, LogOptions, MetricsOptions, ModelOptions, NamespaceFilter,
+    NatsOptions, PlaneOptions, PlaneTls, ProcessOptions, QueueOptions, QueuePolicy, ReasoningField,
+    ReliabilityOptions, RouterMode, RouterOptions, Serve, TokenizerBackend, TokenizerOptions,
 };
 pub use spec::{CommandSpec, Kind, OptionSpec, Section, Status, TimeUnit};

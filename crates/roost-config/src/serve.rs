@@ -1,12 +1,14 @@
 //! What `roost serve` needs to know, in types that leave nothing to interpret.
 
 mod build;
+mod door;
 mod reliability;
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use crate::effective::Effective;
 
+pub use door::{DoorOptions, KeyOptions};
 pub use reliability::ReliabilityOptions;
 
 pub(crate) use build::{apply_presets, build, check, check_discovery, discovery, log, nats, plane_tls};
@@ -16,6 +18,8 @@ pub(crate) use build::{apply_presets, build, check, check_discovery, discovery, 
 pub struct Serve {
     /// The HTTP listener and its answers.
     pub http: HttpOptions,
+    /// Who may come in.
+    pub door: DoorOptions,
     /// Bounds of the frontend's own tables, queues and waits.
     pub limits: LimitOptions,
     /// Worker selection.
@@ -108,10 +112,22 @@ pub struct LimitOptions {
     pub prepare_threads: Option<usize>,
     /// Requests that may wait for such a thread.
     pub prepare_queue: usize,
-    /// Time a connection may take to send the head of its next request, idle time included; `None`: no limit.
+    /// Open client connections at most.
+    pub max_connections: usize,
+    /// Time for a whole request head; `None`: no limit.
+    pub header_timeout: Option<Duration>,
+    /// Time a connection may stay open without a request; `None`: no limit.
     pub idle_timeout: Option<Duration>,
     /// Longest pause between two pieces of a request body; `None`: no limit.
     pub body_stall_timeout: Option<Duration>,
+    /// Longest time in which a client takes nothing of its answer; `None`: no limit.
+    pub write_stall_timeout: Option<Duration>,
+    /// Bytes for all request bodies that are being read or prepared; `None`: no limit.
+    pub body_memory_bytes: Option<usize>,
+    /// Largest request head, in bytes.
+    pub max_header_bytes: usize,
+    /// Most header lines of a request.
+    pub max_headers: usize,
 }
 
 /// Worker selection.

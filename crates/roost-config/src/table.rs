@@ -5,6 +5,7 @@
 
 mod demo;
 mod discovery;
+mod door;
 mod explain;
 mod general;
 mod http;
@@ -34,6 +35,7 @@ pub static SERVE: CommandSpec = CommandSpec {
     sections: &[
         Section { title: "General", key: "general", options: general::OPTIONS },
         Section { title: "HTTP", key: "http", options: http::OPTIONS },
+        Section { title: "Access", key: "access", options: door::OPTIONS },
         Section { title: "Routing", key: "router", options: router::OPTIONS },
         Section { title: "Session affinity", key: "affinity", options: router::AFFINITY },
         Section { title: "Retries and deadlines", key: "reliability", options: reliability::OPTIONS },

@@ -1,21 +1,40 @@
-//! Sockets in: connection limit, `TCP_NODELAY`, HTTP/1 and /2, graceful end.
+//! Sockets in: connection limit, `TCP_NODELAY`, TLS, HTTP/1 and /2, time limits for clients, graceful end.
+
+mod answers;
+mod connection;
+mod socket;
+mod waits;
+mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use futures_util::future::join_all;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::connection::Serving;
+use self::socket::Incoming;
+use self::waits::WaitLimits;
 use crate::config::Http;
+use crate::metrics::{Metrics, Severed};
+
+pub use self::socket::Listener;
 
 /// Pause after an accept that failed for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Connections beyond the limit that are told so at the same time; further ones wait in the backlog.
+const SURPLUS: usize = 64;
+
+/// How long such a connection may take.
+const SURPLUS_LIMITS: WaitLimits = WaitLimits {
+    head: Some(Duration::from_secs(5)),
+    idle: Some(Duration::from_secs(1)),
+    write_stall: Some(Duration::from_secs(5)),
+};
 
 /// When to leave, in this order.
 #[derive(Debug, Clone, Default)]
@@ -26,94 +45,101 @@ pub(crate) struct Leaving {
     pub(crate) stop: CancellationToken,
 }
 
+/// What connections are served with.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    /// All routes.
+    pub(crate) all: Router,
+    /// Those for connections beyond the limit: probes are answered, anything else is refused.
+    pub(crate) surplus: Router,
+}
+
 /// Accepts connections until told to leave; returns when the last connection has ended.
-pub(crate) async fn serve(listener: TcpListener, routes: Router, http: &Http, leaving: Leaving) {
-    let Leaving { close, stop } = leaving;
-    let connections = TaskTracker::new();
-    let slots = Arc::new(Semaphore::new(http.max_connections.clamp(1, Semaphore::MAX_PERMITS)));
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(http.idle);
-    builder.http2().timer(TokioTimer::new());
-    let builder = Arc::new(builder);
-    let spawn = |stream: TcpStream, slot: OwnedSemaphorePermit| {
-        let (builder, routes, stop) = (Arc::clone(&builder), routes.clone(), stop.clone());
-        connections.spawn(async move {
-            connection(&builder, stream, routes, stop).await;
-            drop(slot);
-        });
-    };
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = close.cancelled() => break,
-            accepted = accept(&listener, &slots) => accepted,
-        };
-        match accepted {
-            Ok((stream, slot)) => spawn(stream, slot),
-            Err(error) => {
-                tracing::warn!(%error, "accept failed");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-    for (stream, slot) in backlog(listener, &slots) {
-        spawn(stream, slot);
-    }
-    connections.close();
-    connections.wait().await;
-}
-
-/// Closes a listener without resetting the connections that the system has accepted for it already.
-fn backlog(listener: TcpListener, slots: &Arc<Semaphore>) -> Vec<(TcpStream, OwnedSemaphorePermit)> {
-    let mut waiting = Vec::new();
-    let Ok(listener) = listener.into_std() else { return waiting };
-    while let Ok(slot) = Arc::clone(slots).try_acquire_owned()
-        && let Ok((stream, _)) = listener.accept()
-    {
-        let ready = stream.set_nonblocking(true).and_then(|()| stream.set_nodelay(true));
-        if let Ok(stream) = ready.and_then(|()| TcpStream::from_std(stream)) {
-            waiting.push((stream, slot));
-        }
-    }
-    waiting
-}
-
-async fn accept(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
-    let slot = Arc::clone(slots).acquire_owned().await.expect("the semaphore is never closed");
-    let (stream, _) = listener.accept().await?;
-    // A stream of small events must not wait for the client's delayed acknowledgements.
-    stream.set_nodelay(true)?;
-    Ok((stream, slot))
-}
-
-async fn connection(
-    builder: &auto::Builder<TokioExecutor>,
-    stream: TcpStream,
-    routes: Router,
-    stop: CancellationToken,
+pub(crate) async fn serve(
+    listeners: Vec<Listener>,
+    routes: Routes,
+    http: &Http,
+    metrics: Metrics,
+    leaving: Leaving,
 ) {
-    let serving = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
-    let mut serving = std::pin::pin!(serving);
-    let result = tokio::select! {
-        result = serving.as_mut() => result,
-        () = stop.cancelled() => {
-            // A request that lies in the socket unread must not be taken for none: the runtime learns of it while this
-            // task yields.
-            tokio::select! {
+    let serving = Serving::new(http, routes.all, metrics.clone(), leaving.stop.clone());
+    let door = Door {
+        surplus: serving.briefly(routes.surplus, SURPLUS_LIMITS),
+        serving,
+        metrics,
+        slots: Arc::new(Semaphore::new(http.max_connections.clamp(1, Semaphore::MAX_PERMITS))),
+        surplus_slots: Arc::new(Semaphore::new(SURPLUS)),
+        connections: TaskTracker::new(),
+    };
+    join_all(listeners.into_iter().map(|listener| door.listen(listener, &leaving.close))).await;
+    door.connections.close();
+    door.connections.wait().await;
+}
+
+/// Where connections of all listeners come in.
+struct Door {
+    serving: Serving,
+    surplus: Serving,
+    metrics: Metrics,
+    slots: Arc<Semaphore>,
+    surplus_slots: Arc<Semaphore>,
+    connections: TaskTracker,
+}
+
+/// Room for one connection, and whether it may stay.
+struct Slot {
+    permit: OwnedSemaphorePermit,
+    is_surplus: bool,
+}
+
+impl Door {
+    async fn listen(&self, listener: Listener, close: &CancellationToken) {
+        loop {
+            let accepted = tokio::select! {
                 biased;
-                result = serving.as_mut() => result,
-                () = tokio::task::yield_now() => {
-                    serving.as_mut().graceful_shutdown();
-                    serving.await
+                () = close.cancelled() => break,
+                accepted = self.accept(&listener) => accepted,
+            };
+            match accepted {
+                Ok((incoming, slot)) => self.spawn(incoming, slot),
+                Err(error) => {
+                    tracing::warn!(%error, "accept failed");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
-    };
-    if let Err(error) = result {
-        // The client went away or spoke something else; its requests have been told by their own drop.
-        tracing::debug!(error, "connection ended");
+        if let Some(backlog) = listener.backlog() {
+            while let Some(slot) = self.slot()
+                && let Some(incoming) = backlog.next()
+            {
+                self.spawn(incoming, slot);
+            }
+        }
+    }
+
+    /// A connection and its slot: one that may stay, if there is one when the connection comes.
+    async fn accept(&self, listener: &Listener) -> std::io::Result<(Incoming, Slot)> {
+        let surplus = Arc::clone(&self.surplus_slots).acquire_owned().await.expect("never closed");
+        let incoming = listener.accept().await?;
+        Ok((incoming, self.slot().unwrap_or(Slot { permit: surplus, is_surplus: true })))
+    }
+
+    fn slot(&self) -> Option<Slot> {
+        let permit = Arc::clone(&self.slots).try_acquire_owned().ok()?;
+        Some(Slot { permit, is_surplus: false })
+    }
+
+    fn spawn(&self, incoming: Incoming, slot: Slot) {
+        let serving = if slot.is_surplus {
+            self.metrics.severed(Severed::Surplus);
+            self.surplus.clone()
+        } else {
+            self.serving.clone()
+        };
+        let open = self.metrics.connection();
+        self.connections.spawn(async move {
+            serving.serve(incoming).await;
+            drop((open, slot.permit));
+        });
     }
 }

@@ -18,6 +18,11 @@ impl Admission {
         Admission(limit.map(|n| Arc::new(Semaphore::new(n.min(Semaphore::MAX_PERMITS)))))
     }
 
+    /// Whether a request would be refused now: it is not worth reading then.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.as_ref().is_some_and(|semaphore| semaphore.available_permits() == 0)
+    }
+
     /// A permit, or `None` when the limit is reached.
     pub(crate) fn admit(&self) -> Option<Permit> {
         match &self.0 {
@@ -37,9 +42,10 @@ mod tests {
     fn a_dropped_permit_makes_room() {
         let admission = Admission::new(Some(1));
         let first = admission.admit();
-        assert!(first.is_some() && admission.admit().is_none());
+        assert!(first.is_some() && admission.admit().is_none() && admission.is_full());
         drop(first);
-        assert!(admission.admit().is_some());
-        assert!(Admission::new(None).admit().is_some());
+        assert!(!admission.is_full() && admission.admit().is_some());
+        let free = Admission::new(None);
+        assert!(!free.is_full() && free.admit().is_some());
     }
 }

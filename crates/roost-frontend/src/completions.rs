@@ -10,7 +10,6 @@ use bytes::BytesMut;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use roost_openai::{Answer, AnswerChoice, AnswerWriter, ApiError, ChunkWriter, Finish, Flavor};
 
-use crate::body;
 use crate::dispatch::{self, Active, Dispatching};
 use crate::failure::Failure;
 use crate::finish::endpoint;
@@ -28,14 +27,12 @@ pub(crate) async fn serve(shared: Arc<Shared>, flavor: Flavor, request: Request)
     let received = Instant::now();
     let (parts, body) = request.into_parts();
     let session = Session::of(&parts.headers);
-    let echo = session.request_id.clone();
+    let echo = session.echo();
     let mut response = match run(&shared, flavor, &parts.headers, session, body, received).await {
         Ok(response) => response,
         Err(error) => reply::error(&error, shared.config.http.error_shape),
     };
-    if let Some(id) = echo {
-        response.headers_mut().insert("x-request-id", id);
-    }
+    response.headers_mut().insert("x-request-id", echo);
     response
 }
 
@@ -56,14 +53,14 @@ async fn run(
     if shared.is_draining() {
         return Err(early(ApiError::new(503, "Service is shutting down.")));
     }
-    if !is_json(headers) {
-        return Err(early(ApiError::new(415, "Expected request with Content-Type application/json")));
+    accepts(headers).map_err(early)?;
+    let full = || ApiError::new(503, "Too many requests are in progress. Please retry after a short wait.");
+    // A body that would be refused is not read; while one is read it takes no place from those that are whole.
+    if shared.admission.is_full() {
+        return Err(early(full()));
     }
-    let permit = shared.admission.admit().ok_or_else(|| {
-        early(ApiError::new(overload, "Too many requests are in progress. Please retry after a short wait."))
-    })?;
-    let http = &shared.config.http;
-    let body = body::read(body, http.body_limit, http.body_stall).await.map_err(early)?;
+    let body = shared.bodies.read(body, shared.config.http.body_limit).await.map_err(early)?;
+    let permit = shared.admission.admit().ok_or_else(|| early(full()))?;
     let (prepared, wanted) = match prepare(shared, flavor, body, session, received).await {
         Ok(Ok(prepared)) => prepared,
         Ok(Err(refused)) if refused.counted => return Err(refused.error),
@@ -202,8 +199,19 @@ fn answer_id(flavor: Flavor, id: &str) -> String {
     }
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = value.split(';').next().unwrap_or_default().trim();
-    essence.eq_ignore_ascii_case("application/json")
+/// Whether a body of this kind can be read.
+fn accepts(headers: &HeaderMap) -> Result<(), ApiError> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().trim();
+    let essence = text(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
+    if !essence.eq_ignore_ascii_case("application/json") {
+        return Err(ApiError::new(415, "Expected request with Content-Type application/json"));
+    }
+    let coding = text(header::CONTENT_ENCODING);
+    if !coding.is_empty() && !coding.eq_ignore_ascii_case("identity") {
+        return Err(ApiError::new(
+            415,
+            "Compressed request bodies are not accepted: send it without Content-Encoding.",
+        ));
+    }
+    Ok(())
 }

@@ -1,6 +1,7 @@
 //! What the frontend needs to know, as plain data.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use roost_openai::{ErrorShape, FieldPolicy};
@@ -8,6 +9,7 @@ use roost_template::DeepSeekStyle;
 use roost_tokenizer::Backend;
 
 use crate::bindings::BindingsFile;
+use crate::door::{ApiKeys, CorsOrigins};
 use crate::prepare::memory::MemoryConfig;
 
 /// Configuration of a [`crate::Frontend`].
@@ -28,18 +30,35 @@ pub struct Config {
 pub struct Http {
     /// Largest request body in bytes; more is 413.
     pub body_limit: usize,
-    /// Longest pause between two pieces of a request body; then 408.
+    /// Longest pause between two pieces of a request body; then 408. A body that trickles has this much time, and a
+    /// second more for each KiB of it.
     pub body_stall: Option<Duration>,
-    /// Longest idle time of a kept-alive connection, the reading of a request head included.
+    /// Bytes of all request bodies that are read or prepared at the same time; further ones are refused with 503.
+    pub body_memory: Option<usize>,
+    /// Longest time for a whole request head: from its first byte, the first one from the start of the connection.
+    pub head: Option<Duration>,
+    /// Longest time from the end of an answer to the next request.
     pub idle: Option<Duration>,
-    /// Connections at the same time; further ones wait in the backlog.
+    /// Longest time in which a client takes no bytes of an answer; then the answer is dropped.
+    pub write_stall: Option<Duration>,
+    /// Largest request head in bytes, at least 8 KiB; more is 431.
+    pub max_head_bytes: usize,
+    /// Most header lines of a request; more is 431.
+    pub max_headers: usize,
+    /// Connections at the same time. On further ones only probes are answered, anything else with 503.
     pub max_connections: usize,
-    /// Requests at the same time; further ones are refused as overload.
+    /// Requests at the same time; further ones are refused with 503.
     pub max_inflight: Option<usize>,
     /// How long a request waits for a model that is not ready yet.
     pub model_wait: Duration,
     /// Requests that may wait so; further ones are refused.
     pub held_requests: usize,
+    /// Keys of which clients must show one; `None`: nobody is asked.
+    pub api_keys: Option<Arc<ApiKeys>>,
+    /// Keys of the administrative routes, in place of those.
+    pub admin_keys: Option<Arc<ApiKeys>>,
+    /// Web pages that may call.
+    pub cors: Option<CorsOrigins>,
     /// Silence after which a comment line is sent on a stream.
     pub keep_alive: Option<Duration>,
     /// Silence of a worker after which its answer is ended with an error.
@@ -130,11 +149,19 @@ impl Default for Http {
         Http {
             body_limit: 45 << 20,
             body_stall: Some(Duration::from_secs(60)),
+            body_memory: Some(2 << 30),
+            head: Some(Duration::from_secs(30)),
             idle: Some(Duration::from_secs(3600)),
+            write_stall: Some(Duration::from_secs(120)),
+            max_head_bytes: 64 << 10,
+            max_headers: 100,
             max_connections: 16_384,
             max_inflight: None,
             model_wait: Duration::from_secs(10),
             held_requests: 1024,
+            api_keys: None,
+            admin_keys: None,
+            cors: None,
             keep_alive: Some(Duration::from_secs(15)),
             worker_silence: Some(Duration::from_secs(600)),
             overload_status: 529,

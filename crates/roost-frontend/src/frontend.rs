@@ -6,7 +6,6 @@ use std::time::Duration;
 use roost_cluster::{ClusterHandle, Update};
 use roost_telemetry::Registry;
 use roost_wire::Client;
-use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +14,7 @@ use crate::config::Config;
 use crate::feed::{Feed, Replicas};
 use crate::metrics::Metrics;
 use crate::shared::Shared;
-use crate::{accept, routes};
+use crate::{Listener, accept, routes};
 
 /// What a frontend is built from.
 #[derive(Debug)]
@@ -56,11 +55,11 @@ impl Frontend {
         Ok(Frontend { shared, updates })
     }
 
-    /// Serves `listener` until `shutdown`, then leaves in steps. At once it says that it is not ready, and every answer
+    /// Serves `listeners` until `shutdown`, then leaves in steps. At once it says that it is not ready, and every answer
     /// closes its connection. After the configured notice it takes no more connections, after another it closes idle
     /// connections, after a third it refuses new requests. Answers that still run when the configured drain is over,
     /// counted from `shutdown`, are ended with an error. Returns whether there were none.
-    pub async fn run(self, listener: TcpListener, shutdown: CancellationToken) -> bool {
+    pub async fn run(self, listeners: Vec<Listener>, shutdown: CancellationToken) -> bool {
         let Frontend { shared, updates } = self;
         let stop_feed = CancellationToken::new();
         let (feed, loaded) = Feed::new(Arc::clone(&shared), Handle::current());
@@ -81,8 +80,9 @@ impl Frontend {
             }
         };
         let drain = shared.config.http.drain;
+        let served = routes::build(&shared);
         let serving =
-            accept::serve(listener, routes::build(Arc::clone(&shared)), &shared.config.http, leaving.clone());
+            accept::serve(listeners, served, &shared.config.http, shared.metrics.clone(), leaving.clone());
         let mut serving = std::pin::pin!(serving);
         tokio::select! {
             () = &mut serving => {}

@@ -11,6 +11,7 @@ mod body;
 mod completions;
 mod config;
 mod dispatch;
+mod door;
 mod explain;
 mod failure;
 mod feed;
@@ -29,8 +30,10 @@ mod session;
 mod shared;
 mod status;
 
+pub use accept::Listener;
 pub use bindings::BindingsFile;
 pub use config::{Config, Http, ModelSource, Prepare, Route};
+pub use door::{ApiKeys, CorsOrigins};
 pub use feed::Replicas;
 pub use frontend::{Frontend, Parts};
 pub use plane::PlaneRecovery;

@@ -4,6 +4,7 @@
 //! by what is deployed. Names, types, labels and buckets of `dynamo_*` families are a contract with dashboards made
 //! for Dynamo; `roost_*` families are ours. docs/metrics.md is made from the registered families.
 
+mod connections;
 mod families;
 mod labels;
 mod model;
@@ -31,6 +32,7 @@ use roost_kv::Applied;
 use roost_openai::ApiError;
 use roost_telemetry::{Error, Registry, buckets};
 
+pub use connections::{OpenConnection, Severed};
 use families::Families;
 pub use labels::{Endpoint, ErrorType, Outcome, RequestKind, Stage, WorkerType};
 pub use model::{Migration, ModelMetrics};

@@ -387,7 +387,7 @@ fn complete(
     };
     let list = (0..asked.generation.sampling.n.unwrap_or(1)).map(|_| choice()).collect();
     let choices = Choices::new(list, isl, counts_reasoning);
-    let id = session.uuid.unwrap_or_else(uuid::Uuid::new_v4).to_string().into_boxed_str();
+    let id = session.uuid.to_string().into_boxed_str();
     let pin = Pin {
         worker: session.worker.or(asked.generation.nvext.worker).map(roost_kv::WorkerId),
         dp_rank: session.dp_rank.or(asked.generation.nvext.dp_rank),

@@ -4,24 +4,32 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Path, Request, State};
-use axum::middleware::map_response_with_state;
+use axum::middleware::{from_fn_with_state, map_response, map_response_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use roost_openai::{ApiError, Flavor};
 
+use crate::accept::Routes;
 use crate::shared::Shared;
-use crate::{completions, explain, reply, status};
+use crate::{completions, door, explain, reply, status};
 
 /// Largest body of an administrative request.
 const ADMIN_BODY_LIMIT: usize = 64 << 10;
 
 type App = State<Arc<Shared>>;
 
-/// All routes of the public listener.
-pub(crate) fn build(shared: Arc<Shared>) -> Router {
-    let admin = if shared.config.http.admin_api { admin() } else { Router::new() };
-    Router::new()
+/// All routes, and those of connections beyond the limit.
+pub(crate) fn build(shared: &Arc<Shared>) -> Routes {
+    let surplus =
+        probes().fallback(too_many_connections).layer(map_response(close)).with_state(Arc::clone(shared));
+    Routes { all: all(Arc::clone(shared)), surplus }
+}
+
+fn all(shared: Arc<Shared>) -> Router {
+    let http = &shared.config.http;
+    let admin = if http.admin_api { admin() } else { Router::new() };
+    let mut routes = Router::new()
         .route(
             "/v1/chat/completions",
             post(|State(app): App, r: Request| completions::serve(app, Flavor::Chat, r)),
@@ -35,13 +43,25 @@ pub(crate) fn build(shared: Arc<Shared>) -> Router {
             "/v1/models/{*id}",
             get(async |State(app): App, Path(id): Path<String>| status::model(&app, &id)),
         )
+        .merge(probes())
+        .merge(admin)
+        .fallback(not_found)
+        .method_not_allowed_fallback(wrong_method);
+    if http.api_keys.is_some() || http.admin_keys.is_some() {
+        routes = routes.layer(from_fn_with_state(Arc::clone(&shared), door::authorize));
+    }
+    if let Some(origins) = &http.cors {
+        routes = routes.layer(door::cors(origins));
+    }
+    routes.layer(map_response_with_state(Arc::clone(&shared), close_when_leaving)).with_state(shared)
+}
+
+/// What orchestrators and scrapers ask, whatever else goes on.
+fn probes() -> Router<Arc<Shared>> {
+    Router::new()
         .route("/health", get(async |State(app): App| status::health(&app)))
         .route("/live", get(async || status::live()))
         .route("/metrics", get(async |State(app): App| status::metrics(&app)))
-        .merge(admin)
-        .fallback(not_found)
-        .layer(map_response_with_state(Arc::clone(&shared), close_when_leaving))
-        .with_state(shared)
 }
 
 /// What an operator may look at and change.
@@ -56,7 +76,7 @@ fn admin() -> Router<Arc<Shared>> {
 }
 
 async fn set_thresholds(State(app): App, request: Request) -> Response {
-    match crate::body::read(request.into_body(), ADMIN_BODY_LIMIT, app.config.http.body_stall).await {
+    match app.bodies.read(request.into_body(), ADMIN_BODY_LIMIT).await {
         Ok(body) => status::set_thresholds(&app, &body),
         Err(error) => reply::error(&error, app.config.http.error_shape),
     }
@@ -64,15 +84,31 @@ async fn set_thresholds(State(app): App, request: Request) -> Response {
 
 /// Ends kept-alive connections of a frontend that goes down with their next answer, so that no request is sent into a
 /// connection that closes. HTTP/2 has no such header, and hyper leaves it out there.
-async fn close_when_leaving(State(app): App, mut response: Response) -> Response {
-    if app.is_leaving() {
-        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-    }
+async fn close_when_leaving(State(app): App, response: Response) -> Response {
+    if app.is_leaving() { close(response).await } else { response }
+}
+
+async fn close(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-async fn not_found(State(app): App, method: Method, uri: Uri) -> Response {
-    let path: String = uri.path().chars().take(256).collect();
-    let error = ApiError::new(404, format!("Route not found: {method} {path}"));
+async fn too_many_connections(State(app): App) -> Response {
+    let error = ApiError::new(503, "Too many connections are open. Please retry after a short wait.");
     reply::error(&error, app.config.http.error_shape)
+}
+
+async fn wrong_method(State(app): App, method: Method, uri: Uri) -> Response {
+    let error = ApiError::new(405, format!("{method} is not a method of {}.", shown(&uri)));
+    reply::error(&error, app.config.http.error_shape)
+}
+
+async fn not_found(State(app): App, method: Method, uri: Uri) -> Response {
+    let error = ApiError::new(404, format!("Route not found: {method} {}", shown(&uri)));
+    reply::error(&error, app.config.http.error_shape)
+}
+
+/// The path, as long as a message may be.
+fn shown(uri: &Uri) -> String {
+    uri.path().chars().take(256).collect()
 }

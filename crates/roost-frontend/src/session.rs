@@ -9,6 +9,9 @@ mod tests;
 /// Longest request id that is echoed.
 const REQUEST_ID_LIMIT: usize = 128;
 
+/// Longest session id that is kept as it came. Tables and logs have one for each session.
+const SESSION_ID_LIMIT: usize = 256;
+
 /// What the headers of a request say beyond its body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Session {
@@ -32,10 +35,10 @@ pub(crate) struct Session {
     pub(crate) strict_priority: Option<u32>,
     /// Tenant: isolates the KV cache; wins over the body's salt.
     pub(crate) tenant: Option<Box<str>>,
-    /// `x-request-id` to echo: visible ASCII of bounded length, else absent.
-    pub(crate) request_id: Option<HeaderValue>,
-    /// `x-dynamo-request-id` when it is a UUID.
-    pub(crate) uuid: Option<uuid::Uuid>,
+    /// The client's name for the request, if it is short and harmless wherever it may be shown.
+    pub(crate) request_id: Option<Box<str>>,
+    /// Our name for it: `x-dynamo-request-id` when that is a UUID, else a new one.
+    pub(crate) uuid: uuid::Uuid,
 }
 
 impl Session {
@@ -54,21 +57,30 @@ impl Session {
             priority: number(headers, &["x-dynamo-request-priority"]),
             strict_priority: number(headers, &["x-dynamo-request-strict-priority"]),
             tenant: text(headers, "x-tenant-id").map(Into::into),
-            request_id: headers.get("x-request-id").filter(|v| echoable(v)).cloned(),
-            uuid: text(headers, "x-dynamo-request-id").and_then(|v| v.parse().ok()),
+            request_id: text(headers, "x-request-id").filter(|id| is_harmless(id)).map(Into::into),
+            uuid: text(headers, "x-dynamo-request-id")
+                .and_then(|v| v.parse().ok())
+                .unwrap_or_else(uuid::Uuid::new_v4),
         }
     }
 }
 
 impl Session {
+    /// `x-request-id` of the answer: the client's own, else ours.
+    pub(crate) fn echo(&self) -> HeaderValue {
+        let ours = || HeaderValue::from_str(&self.uuid.to_string()).expect("a UUID is plain text");
+        self.request_id.as_deref().and_then(|id| HeaderValue::from_str(id).ok()).unwrap_or_else(ours)
+    }
+
     /// Takes over what the body says of the session where the headers say nothing.
     pub(crate) fn with_control(mut self, control: Option<&SessionControl>) -> Self {
         let Some(control) = control else { return self };
         let named = control.session_id.trim();
-        if self.id.is_none() && !named.is_empty() {
-            self.id = Some(named.into());
+        let bounded = bounded(named);
+        let is_same = self.id.as_ref().is_none_or(|id| *id == bounded) && !named.is_empty();
+        if self.id.is_none() && is_same {
+            self.id = Some(bounded);
         }
-        let is_same = self.id.as_deref() == Some(named);
         self.is_final |= is_same && control.action == Some(SessionAction::Close);
         self
     }
@@ -93,7 +105,15 @@ fn identity(headers: &HeaderMap) -> (Option<Box<str>>, Option<Box<str>>) {
     } else {
         return (None, None);
     };
-    (Some(id.into()), parent.filter(|parent| *parent != id).map(Into::into))
+    (Some(bounded(id)), parent.filter(|parent| *parent != id).map(bounded))
+}
+
+/// The id of a session, or a digest in place of one that is too long: the session keeps its worker all the same.
+fn bounded(id: &str) -> Box<str> {
+    if id.len() <= SESSION_ID_LIMIT {
+        return id.into();
+    }
+    format!("digest-{}", blake3::hash(id.as_bytes()).to_hex()).into()
 }
 
 /// First value, trimmed; empty or undecodable is absent.
@@ -106,7 +126,7 @@ fn number<T: std::str::FromStr>(headers: &HeaderMap, names: &[&str]) -> Option<T
     names.iter().find_map(|name| text(headers, name)?.parse().ok())
 }
 
-fn echoable(value: &HeaderValue) -> bool {
-    let bytes = value.as_bytes();
-    (1..=REQUEST_ID_LIMIT).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic)
+/// Nothing of it means anything to a log, a shell, a browser or another server.
+fn is_harmless(id: &str) -> bool {
+    id.len() <= REQUEST_ID_LIMIT && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:/+=@~".contains(&b))
 }

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admit::Admission;
 use crate::bindings::Bindings;
+use crate::body::Bodies;
 use crate::config::Config;
 use crate::feed::Replicas;
 use crate::hold::Hold;
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) memory: PromptMemory,
     pub(crate) admission: Admission,
     pub(crate) hold: Hold,
+    pub(crate) bodies: Bodies,
     pub(crate) bindings: Arc<Bindings>,
     /// Cancelled at the end of the drain: what still runs is ended with an error.
     pub(crate) cut: CancellationToken,
@@ -57,6 +59,7 @@ impl Shared {
             memory: PromptMemory::new(config.prepare.memory),
             admission: Admission::new(config.http.max_inflight),
             hold: Hold::new(config.http.held_requests, config.http.model_wait),
+            bodies: Bodies::new(config.http.body_stall, config.http.body_memory),
             bindings: Arc::default(),
             models: Models::default(),
             replicas,

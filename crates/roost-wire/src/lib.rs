@@ -25,7 +25,7 @@ pub use fault::Fault;
 pub use listener::{ListenerConfig, ResponseListener};
 pub use stats::{ClientStats, ListenerStats, WorkerStats};
 pub use stream::{RawStream, ResponseStream, StreamError};
-pub use transport::{TlsError, TlsFiles, Transport};
+pub use transport::{ListenTls, TlsError, TlsFiles, Transport};
 pub use worker::{
     Admission, BoxFuture, Cancellation, Handler, Item, ItemStream, RequestContext, WorkerConfig,
     WorkerListener,

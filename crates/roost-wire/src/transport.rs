@@ -11,8 +11,8 @@ use socket2::{Domain, Protocol, SockRef, Socket as RawSocket, TcpKeepalive, Type
 use tokio::net::{TcpListener, TcpStream};
 
 pub(crate) use self::socket::Socket;
-use self::tls::{DialTls, ListenTls};
-pub use self::tls::{TlsError, TlsFiles};
+use self::tls::DialTls;
+pub use self::tls::{ListenTls, TlsError, TlsFiles};
 
 /// Neither plane has a heartbeat: only this finds out that a host has vanished without closing.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
@@ -42,7 +42,7 @@ impl Transport {
     pub fn tls(files: &TlsFiles) -> Result<Self, TlsError> {
         let mut transport = Self::tcp();
         transport.dial_tls = DialTls::load(files)?.map(Arc::new);
-        transport.listen_tls = ListenTls::load(files)?.map(Arc::new);
+        transport.listen_tls = ListenTls::load(files, &[])?.map(Arc::new);
         Ok(transport)
     }
 

@@ -1,5 +1,6 @@
 //! The `roost` binary: configuration → build → run → drain.
 
+mod access;
 mod banner;
 mod demo;
 mod descriptors;
@@ -8,6 +9,7 @@ mod explain;
 mod fleet;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
+mod listeners;
 mod mock_worker;
 mod nats;
 mod output;

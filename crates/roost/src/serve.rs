@@ -13,12 +13,11 @@ use roost_frontend::metrics::Metrics;
 use roost_frontend::{Frontend, Parts, PlaneRecovery, Replicas};
 use roost_telemetry::Registry;
 use roost_wire::{Client, ListenerConfig, ResponseListener};
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::Access;
 use crate::store::Store;
-use crate::{banner, descriptors, nats, settings, signals};
+use crate::{banner, descriptors, listeners, nats, settings, signals};
 
 /// Longest wait for the removal of this frontend's own records.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -62,8 +61,14 @@ pub(crate) async fn start(
     discovery: Arc<dyn Discovery>,
     shutdown: CancellationToken,
 ) -> Result<(SocketAddr, impl Future<Output = bool> + use<>)> {
-    let listener = bind(options)?;
-    let address = listener.local_addr()?;
+    let access = Access::open(&options.door)?;
+    let (address, listener) = listeners::tcp(&options.http, access.tls.clone())?;
+    let mut listening = vec![listener];
+    let socket = options.door.unix_socket.as_deref().map(listeners::unix).transpose()?;
+    let socket = socket.map(|(file, listener)| {
+        listening.push(listener);
+        file
+    });
     let home = settings::response_address(&options.plane)?;
     let transport = crate::transport::plane(&options.plane.tls)?;
     let responses = ResponseListener::bind(ListenerConfig {
@@ -91,12 +96,13 @@ pub(crate) async fn start(
     registry.build_info(env!("CARGO_PKG_VERSION"))?;
     let metrics = Metrics::new(&registry, &crate::settings::metrics(&options.metrics))?;
     let frontend = Frontend::new(
-        settings::frontend(options),
+        settings::frontend(options, &access),
         Parts { client, cluster, updates, registry, metrics, replicas },
     )
     .context("cannot start the prepare threads")?;
     let running = async move {
-        let drained = frontend.run(listener, shutdown).await;
+        let drained = frontend.run(listening, shutdown).await;
+        drop(socket);
         stop_cluster.cancel();
         if let Some(announcer) = announcer {
             // A store that is away must not hold up the end; the records expire by themselves.
@@ -135,19 +141,6 @@ fn replicas(
 fn shares_bindings(options: &Serve) -> bool {
     let affinity = &options.router.affinity;
     affinity.decode_ttl.is_some() || affinity.prefill_ttl.is_some()
-}
-
-fn bind(options: &Serve) -> Result<TcpListener> {
-    let address = SocketAddr::new(options.http.host, options.http.port);
-    let listen = || -> std::io::Result<TcpListener> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
-        socket.set_nonblocking(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(i32::try_from(options.http.listen_backlog).unwrap_or(i32::MAX))?;
-        TcpListener::from_std(socket.into())
-    };
-    listen().with_context(|| format!("cannot listen on {address} (--http-host, --http-port)"))
 }
 
 fn cluster_config(options: &Serve) -> ClusterConfig {

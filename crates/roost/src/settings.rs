@@ -11,18 +11,29 @@ use roost_frontend::metrics::MetricsOptions;
 use roost_telemetry::buckets;
 use roost_wire::Transport;
 
+use crate::access::Access;
+
 /// A wait that is as good as none.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
-pub(crate) fn frontend(o: &options::Serve) -> frontend::Config {
+pub(crate) fn frontend(o: &options::Serve, access: &Access) -> frontend::Config {
     frontend::Config {
         http: frontend::Http {
             body_limit: usize::try_from(o.http.body_limit_bytes).unwrap_or(usize::MAX),
             body_stall: o.limits.body_stall_timeout,
+            body_memory: o.limits.body_memory_bytes,
+            head: o.limits.header_timeout,
             idle: o.limits.idle_timeout,
+            write_stall: o.limits.write_stall_timeout,
+            max_head_bytes: o.limits.max_header_bytes,
+            max_headers: o.limits.max_headers,
+            max_connections: o.limits.max_connections,
             max_inflight: o.limits.max_inflight,
             model_wait: o.limits.model_wait,
             held_requests: o.limits.held_requests,
+            api_keys: access.api_keys.clone(),
+            admin_keys: access.admin_keys.clone(),
+            cors: access.cors.clone(),
             keep_alive: o.http.keep_alive_interval,
             worker_silence: o.http.backend_stream_timeout,
             overload_status: o.http.overload_status,
@@ -43,7 +54,6 @@ pub(crate) fn frontend(o: &options::Serve) -> frontend::Config {
             },
             drain: o.http.graceful_shutdown_timeout,
             notice: o.http.shutdown_notice,
-            ..frontend::Http::default()
         },
         prepare: frontend::Prepare {
             threads: o.limits.prepare_threads,

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::{
     AffinityMode, AffinityOptions, BusyThresholds, CostOptions, DiscoveryBackend, DiscoveryOptions,
-    ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, KubernetesOptions, LimitOptions,
-    LogFormat, LogOptions, MetricsOptions, ModelOptions, NamespaceFilter, NatsOptions, PlaneOptions,
-    PlaneTls, ProcessOptions, QueueOptions, QueuePolicy, ReasoningField, ReliabilityOptions, RouterMode,
-    RouterOptions, Serve, TokenizerBackend, TokenizerOptions,
+    DoorOptions, ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, KubernetesOptions,
+    LimitOptions, LogFormat, LogOptions, MetricsOptions, ModelOptions, NamespaceFilter, NatsOptions,
+    PlaneOptions, PlaneTls, ProcessOptions, QueueOptions, QueuePolicy, ReasoningField, ReliabilityOptions,
+    RouterMode, RouterOptions, Serve, TokenizerBackend, TokenizerOptions,
 };
 use crate::{effective::Effective, problem::Problem, resolve::Resolved, value::Value, values::Values};
 
@@ -54,6 +54,8 @@ pub(crate) fn check(resolved: &mut Resolved) {
             resolved.problems.push(Problem::new(format!("--metrics-{name}-min"), message));
         }
     }
+    pair(resolved, "tls-cert-path", "tls-key-path");
+    needs(resolved, "tls-client-ca-cert-path", "tls-cert-path");
     if resolved.is_set("namespace") && resolved.is_set("namespace-prefix") {
         resolved.notices.push("--namespace has no effect: --namespace-prefix wins".to_owned());
     }
@@ -62,6 +64,7 @@ pub(crate) fn check(resolved: &mut Resolved) {
 pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>) -> Serve {
     Serve {
         http: http(values),
+        door: DoorOptions::of(values),
         limits: limits(values),
         router: router(values),
         reliability: ReliabilityOptions::of(values),
@@ -122,20 +125,26 @@ pub(crate) fn nats(values: &Values) -> Option<NatsOptions> {
     Some(options).filter(|_| values.choice("event-plane") == "nats")
 }
 
+/// An option that says nothing without another one.
+fn needs(resolved: &mut Resolved, given: &str, missing: &str) {
+    if let Some(source) = resolved.source(given).filter(|_| resolved.value(given).is_some())
+        && resolved.value(missing).is_none()
+    {
+        let problem = Problem::new(source.to_string(), format!("is of no use without --{missing}"));
+        resolved.problems.push(problem);
+    }
+}
+
+/// Two options that only make sense together.
+fn pair(resolved: &mut Resolved, one: &str, other: &str) {
+    needs(resolved, one, other);
+    needs(resolved, other, one);
+}
+
 /// Rules on the store of worker records.
 pub(crate) fn check_discovery(resolved: &mut Resolved) {
-    let pairs =
-        [("etcd-auth-username", "etcd-auth-password"), ("etcd-auth-client-cert", "etcd-auth-client-key")];
-    for (one, other) in pairs {
-        for (given, missing) in [(one, other), (other, one)] {
-            if let Some(source) = resolved.source(given).filter(|_| resolved.value(given).is_some())
-                && resolved.value(missing).is_none()
-            {
-                let problem = Problem::new(source.to_string(), format!("is of no use without --{missing}"));
-                resolved.problems.push(problem);
-            }
-        }
-    }
+    pair(resolved, "etcd-auth-username", "etcd-auth-password");
+    pair(resolved, "etcd-auth-client-cert", "etcd-auth-client-key");
     let Some(Value::Choice(backend)) = resolved.value("discovery-backend") else { return };
     if *backend != "etcd"
         && let Some(source) = resolved.source("etcd-endpoints")
@@ -236,8 +245,14 @@ fn limits(values: &Values) -> LimitOptions {
         held_requests: values.size("held-requests"),
         prepare_threads: values.optional_size("prepare-threads"),
         prepare_queue: values.size("prepare-queue"),
+        max_connections: values.size("max-connections"),
+        header_timeout: values.duration_or_off("http-header-timeout-secs"),
         idle_timeout: values.duration_or_off("http-idle-timeout-secs"),
         body_stall_timeout: values.duration_or_off("http-body-stall-timeout-secs"),
+        write_stall_timeout: values.duration_or_off("http-write-stall-timeout-secs"),
+        body_memory_bytes: Some(values.size("http-body-memory-mb")).filter(|limit| *limit > 0),
+        max_header_bytes: values.size("http-max-header-bytes"),
+        max_headers: values.size("http-max-headers"),
     }
 }
 

@@ -3,15 +3,9 @@
 use super::NOT_AVAILABLE;
 use crate::spec::{Kind, OptionSpec, integer, option};
 
-const TLS: &str = "TLS is not available in this build; end it in a proxy";
 const ANTHROPIC: &str = "the Messages API is not available in this build";
 
 pub(crate) static OPTIONS: &[OptionSpec] = &[
-    option("tls-cert-path", Kind::Path, "TLS certificate.").env(&["DYN_TLS_CERT_PATH"]).refused(TLS),
-    option("tls-key-path", Kind::Path, "TLS key.").env(&["DYN_TLS_KEY_PATH"]).refused(TLS),
-    option("tls-client-ca-cert-path", Kind::Path, "CA of client certificates.")
-        .env(&["DYN_TLS_CLIENT_CA_CERT_PATH"])
-        .refused(TLS),
     option("enable-anthropic-api", Kind::Switch, "Serve the Messages API.")
         .env(&["DYN_ENABLE_ANTHROPIC_API"])
         .default("false")

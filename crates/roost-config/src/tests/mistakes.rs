@@ -31,16 +31,17 @@ fn everything_wrong_is_reported_together() {
 fn what_dynamo_has_and_roost_has_not_is_refused_by_name() {
     check(
         "serve --enable-anthropic-api \
-         --tls-cert-path cert.pem --request-plane nats --router-mode device-aware-weighted --aic-tp-size 2",
+         --enable-rl true --request-plane nats --router-mode device-aware-weighted --aic-tp-size 2",
         &[("DYN_HTTP_SVC_CHAT_PATH", "/chat"), ("DYN_CHAT_PROCESSOR", "vllm")],
         expect![[r#"
+            true: is not expected; options of `roost serve` begin with `--`
             DYN_HTTP_SVC_CHAT_PATH: routes cannot be renamed in this build: `/chat` is refused, only `/v1/chat/completions` is accepted
             --router-mode: `device-aware-weighted` is not available in this build; accepted: kv, round-robin, random, power-of-two, least-loaded, direct
             --request-plane: `nats` is not available in this build; accepted: tcp
             DYN_CHAT_PROCESSOR: processing in Python is not available: `vllm` is refused, only `dynamo` is accepted
             --aic-tp-size: not available in this build: `2` is refused, leave it unset
-            --tls-cert-path: TLS is not available in this build; end it in a proxy: `cert.pem` is refused, leave it unset
-            --enable-anthropic-api: the Messages API is not available in this build: `true` is refused, only `false` is accepted"#]],
+            --enable-anthropic-api: the Messages API is not available in this build: `true` is refused, only `false` is accepted
+            --enable-rl: not available in this build: `true` is refused, only `false` is accepted"#]],
     );
 }
 

@@ -4,7 +4,11 @@ use prometheus::{Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntG
 use roost_telemetry::{Error, Name, Registry, buckets};
 
 use super::{
-    MetricsOptions, Stage, prompt_cache::PromptCacheFamilies, queue::QueueFamilies, worker::Workers,
+    MetricsOptions, Stage,
+    connections::{self, ConnectionFamilies},
+    prompt_cache::PromptCacheFamilies,
+    queue::QueueFamilies,
+    worker::Workers,
 };
 
 /// Labels of the router's own series, whose values are those of this process.
@@ -31,6 +35,7 @@ pub(super) struct Families {
     pub(super) rejections: IntCounterVec,
     pub(super) cancellations: IntCounterVec,
     pub(super) ignored_fields: IntCounter,
+    pub(super) connections: ConnectionFamilies,
     // Times and lengths.
     pub(super) duration: HistogramVec,
     pub(super) time_to_first_token: HistogramVec,
@@ -211,6 +216,14 @@ impl Families {
                 &["model", "endpoint", "request_type"],
             )?,
             ignored_fields: r.counter(Full("roost_ignored_fields_total"), "Members of requests that are not known and were ignored.")?,
+            connections: ConnectionFamilies {
+                open: r.gauge(Full("roost_http_connections"), "Open connections of clients.")?,
+                severed: r.counter_vec(
+                    Full("roost_http_connections_severed_total"),
+                    "Connections of clients that were ended from this side, by why.",
+                    &connections::REASON,
+                )?,
+            },
             duration: r.histogram_vec(
                 Frontend("request_duration_seconds"),
                 "Seconds from the start of a request to its end.",

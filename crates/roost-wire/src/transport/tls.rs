@@ -101,7 +101,7 @@ pub(crate) struct DialTls {
 }
 
 /// How to accept with TLS.
-pub(crate) struct ListenTls {
+pub struct ListenTls {
     acceptor: TlsAcceptor,
     identity: Arc<Identity>,
     timeout: Duration,
@@ -158,8 +158,12 @@ impl DialTls {
 }
 
 impl ListenTls {
-    /// `None` when the files do not ask for TLS.
-    pub(super) fn load(files: &TlsFiles) -> Result<Option<Self>, TlsError> {
+    /// Reads the listener's part of the files; `None` when they do not ask for TLS. `protocols` are offered to clients
+    /// that ask which one to speak, the best first.
+    ///
+    /// # Errors
+    /// A file is missing, holds nothing of use, or lacks its counterpart.
+    pub fn load(files: &TlsFiles, protocols: &[&[u8]]) -> Result<Option<Self>, TlsError> {
         let identity =
             Identity::load(("the certificate", files.cert.as_deref()), ("the key", files.key.as_deref()))?;
         let Some(identity) = identity else {
@@ -177,17 +181,27 @@ impl ListenTls {
             }
             None => builder.with_no_client_auth(),
         };
-        let config = builder.with_cert_resolver(Arc::clone(&identity) as _);
+        let mut config = builder.with_cert_resolver(Arc::clone(&identity) as _);
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         let acceptor = TlsAcceptor::from(Arc::new(config));
         Ok(Some(Self { acceptor, identity, timeout: files.handshake_timeout }))
     }
 
-    pub(super) async fn accept(&self, socket: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    /// Shakes hands with a client that has connected, within the time for it.
+    ///
+    /// # Errors
+    /// The client is too slow, speaks something else, or is not certified where that is asked for.
+    pub async fn accept(&self, socket: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let handshake = time::timeout(self.timeout, self.acceptor.accept(socket));
         Ok(TlsStream::Server(handshake.await.map_err(|_| late())??))
     }
 
-    pub(super) fn refresh(&self) -> Result<(), TlsError> {
+    /// Reads certificate and key again, for they are replaced from time to time. What cannot be read leaves the old
+    /// ones in use. Blocks on files.
+    ///
+    /// # Errors
+    /// A file is missing or holds nothing of use.
+    pub fn refresh(&self) -> Result<(), TlsError> {
         self.identity.refresh()
     }
 }
