@@ -321,13 +321,13 @@ async fn a_stream_of_http_2_that_is_not_read_is_cut() -> Result<()> {
     assert!(String::from_utf8(text)?.contains("[DONE]"), "the connection goes on");
     // Whoever looks again finds out.
     let mut deaf = deaf.into_body();
-    let mut result = Ok(());
-    while let Some(data) = timeout(PATIENCE, deaf.data()).await.context("neither more nor an end")? {
-        match data {
-            Ok(data) => deaf.flow_control().release_capacity(data.len())?,
-            Err(error) => result = Err(error),
+    let result = loop {
+        match timeout(PATIENCE, deaf.data()).await.context("neither more nor an end")? {
+            Some(Ok(data)) => deaf.flow_control().release_capacity(data.len())?,
+            Some(Err(error)) => break Err(error),
+            None => break Ok(()),
         }
-    }
+    };
     assert!(result.is_err(), "what was cut does not look whole");
     drop((client, deaf, other));
     driving.abort();

@@ -32,7 +32,10 @@ pub(crate) async fn serve(shared: Arc<Shared>, flavor: Flavor, request: Request)
         Ok(response) => response,
         Err(error) => reply::error(&error, shared.config.http.error_shape),
     };
-    response.headers_mut().insert("x-request-id", echo);
+    // Of harmless characters only.
+    if let Ok(echo) = HeaderValue::from_str(&echo) {
+        response.headers_mut().insert("x-request-id", echo);
+    }
     response
 }
 
@@ -133,6 +136,7 @@ async fn streamed(
     writer.set_running_usage(stream_options.continuous_usage_stats);
     let http = &shared.config.http;
     writer.set_reasoning_field(http.reasoning_field);
+    writer.set_request_id(prepared.session.echo());
     let pace = Pace { keep_alive: http.keep_alive, include_usage: stream_options.include_usage };
     let first: Option<Result<Active, Failure>> = match http.keep_alive {
         Some(limit) => tokio::time::timeout(limit, &mut dispatching).await.ok(),

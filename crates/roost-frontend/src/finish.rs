@@ -23,6 +23,7 @@ pub(crate) struct Finisher {
     overload_status: u16,
     received: Instant,
     isl: u64,
+    request_id: String,
     session: Option<Box<str>>,
     /// The session is over when the answer is whole.
     ends_session: bool,
@@ -55,6 +56,7 @@ impl Finisher {
             overload_status: shared.config.http.overload_status,
             received,
             isl: 0,
+            request_id: String::new(),
             session: None,
             ends_session: false,
             wants_worker_id: false,
@@ -87,6 +89,7 @@ impl Finisher {
 
     pub(crate) fn prepared(&mut self, isl: u64, session: &Session, wants_worker_id: bool) {
         self.isl = isl;
+        self.request_id = session.echo();
         self.session = session.id.clone();
         self.ends_session = session.is_final;
         self.wants_worker_id = wants_worker_id;
@@ -173,6 +176,7 @@ impl Finisher {
         tracing::info!(
             target: "roost::access",
             model = %self.model.name,
+            request_id = %self.request_id,
             session = self.session.as_deref(),
             worker = self.rank.map(|rank| tracing::field::display(format!("{:x}", rank.worker.0))),
             dp_rank = self.rank.map(|rank| rank.dp_rank),

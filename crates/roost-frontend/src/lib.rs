@@ -38,4 +38,5 @@ pub use feed::Replicas;
 pub use frontend::{Frontend, Parts};
 pub use plane::PlaneRecovery;
 pub use prepare::memory::{HashedPrompt, MemoryConfig, PromptError, PromptMemory, PromptRequest, Recalled};
+pub use roost_openai::{ErrorShape, FieldPolicy};
 pub use roost_template::DeepSeekStyle;

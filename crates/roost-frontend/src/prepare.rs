@@ -11,13 +11,14 @@ use std::time::{Instant, SystemTime};
 use bytes::Bytes;
 use roost_kv::{Blocks, hash};
 use roost_openai::{
-    ApiError, ChatRequest, CompletionRequest, Flavor, Generation, Guided, NvExt, Prompt, Raw, StreamOptions,
+    ApiError, ChatRequest, CompletionRequest, Flavor, Generation, Guided, Prompt, Raw, StreamOptions,
 };
 use roost_router::Pin;
 use roost_template::{RenderInput, ThinkingControls};
 use roost_tokenizer::{StopIds, StopScanner, Tokenizer, without_nul};
 use roost_wire::message::{
-    AgentContext, EngineRequest, GuidedDecoding, OutputOptions, Routing, SamplingOptions, StopConditions,
+    AgentContext, EngineRequest, GuidedDecoding, OutputOptions, RouterTargets, Routing, SamplingOptions,
+    StopConditions,
 };
 
 use self::calls::Calls;
@@ -352,7 +353,7 @@ fn complete(
     let salt = salt(&session, &asked.generation);
     let blocks = blocks.unwrap_or_else(|| Blocks::compute(&tokens, model.block_size, hash::seed(None, salt)));
     let engine = finisher.check(engine_request(&model, Arc::clone(&tokens), &asked, &session, salt))?;
-    finisher.prepared(isl, &session, asked.generation.nvext.wants_worker_id());
+    finisher.prepared(isl, &session, asked.generation.nvext.wants("worker_id"));
     let counts_reasoning = asked.calls.is_some() && model.assets.parsers.reasons();
     let calls = asked.calls.and_then(|calls| calls.parse(&model, &tokens));
     // Marks of some families are special tokens: the parser must see them.
@@ -392,8 +393,10 @@ fn complete(
         worker: session.worker.or(asked.generation.nvext.worker).map(roost_kv::WorkerId),
         dp_rank: session.dp_rank.or(asked.generation.nvext.dp_rank),
     };
-    let prefill_pin =
-        Pin { worker: session.prefill_worker.map(roost_kv::WorkerId), dp_rank: session.prefill_dp_rank };
+    let prefill_pin = Pin {
+        worker: session.prefill_worker.or(asked.generation.nvext.prefill_worker).map(roost_kv::WorkerId),
+        dp_rank: session.prefill_dp_rank.or(asked.generation.nvext.prefill_dp_rank),
+    };
     let priority = session.priority.or(asked.generation.nvext.priority).unwrap_or(0);
     let strict_priority = session.strict_priority.or(asked.generation.nvext.strict_priority).unwrap_or(0);
     let prepared = Prepared {
@@ -478,7 +481,12 @@ fn engine_request(
             ..Routing::default()
         }),
         require_reasoning: asked.calls.as_ref().is_some_and(|calls| calls.require_reasoning),
-        extra_args: extra_args(&asked.generation.nvext, salt),
+        extra_args: extra_args(&asked.generation, salt),
+        request_timestamp_ms: asked.generation.nvext.request_timestamp_ms,
+        router: asked.generation.nvext.targets.map(|targets| RouterTargets {
+            ttft_target: targets.ttft_target,
+            itl_target: targets.itl_target,
+        }),
         agent_context: session.id.as_deref().map(|id| AgentContext {
             session_id: id.to_owned(),
             parent_session_id: session.parent.as_deref().map(str::to_owned),
@@ -511,13 +519,26 @@ fn guided(guided: &Guided, calls: Option<&Calls>) -> Result<Option<GuidedDecodin
     }))
 }
 
-fn extra_args(nvext: &NvExt, salt: Option<&str>) -> Option<serde_json::Value> {
+fn extra_args(generation: &Generation, salt: Option<&str>) -> Option<serde_json::Value> {
+    let nvext = &generation.nvext;
     let mut inner = serde_json::Map::new();
     if !nvext.extra_fields.is_empty() {
         inner.insert("extra_fields".into(), nvext.extra_fields.clone().into());
     }
+    if nvext.token_data.is_some() {
+        inner.insert("token_in".into(), true.into());
+    }
     if let Some(salt) = salt {
         inner.insert("cache_salt".into(), salt.into());
     }
-    (!inner.is_empty()).then(|| serde_json::json!({ "nvext": inner }))
+    let value = |raw: &Raw| serde_json::from_str::<serde_json::Value>(raw.as_str()).unwrap_or_default();
+    let sampling: serde_json::Map<_, _> =
+        generation.engine.iter().map(|(name, raw)| ((*name).to_owned(), value(raw))).collect();
+    let mut args = serde_json::Map::new();
+    for (name, part) in [("nvext", inner), ("sampling_options", sampling)] {
+        if !part.is_empty() {
+            args.insert(name.into(), part.into());
+        }
+    }
+    (!args.is_empty()).then(|| args.into())
 }

@@ -1,6 +1,6 @@
 //! Who is asking: session, pins and priority, read from the headers once.
 
-use http::{HeaderMap, HeaderValue};
+use http::HeaderMap;
 use roost_openai::{SessionAction, SessionControl};
 
 #[cfg(test)]
@@ -67,9 +67,8 @@ impl Session {
 
 impl Session {
     /// `x-request-id` of the answer: the client's own, else ours.
-    pub(crate) fn echo(&self) -> HeaderValue {
-        let ours = || HeaderValue::from_str(&self.uuid.to_string()).expect("a UUID is plain text");
-        self.request_id.as_deref().and_then(|id| HeaderValue::from_str(id).ok()).unwrap_or_else(ours)
+    pub(crate) fn echo(&self) -> String {
+        self.request_id.as_deref().map_or_else(|| self.uuid.to_string(), str::to_owned)
     }
 
     /// Takes over what the body says of the session where the headers say nothing.

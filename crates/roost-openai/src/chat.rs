@@ -15,8 +15,10 @@ const NO_EFFECT: &[&str] = &[
     "prompt_cache_key",
     "web_search_options",
     "mm_processor_kwargs",
+    "prompt_cache_retention",
     "safety_identifier",
     "verbosity",
+    "audio",
 ];
 
 /// `POST /v1/chat/completions`, checked.

@@ -76,6 +76,7 @@ pub struct ChunkWriter {
     running_usage: bool,
     reasoning_field: &'static str,
     nvext: Option<Box<str>>,
+    request_id: Option<Box<str>>,
 }
 
 impl ChunkWriter {
@@ -102,6 +103,7 @@ impl ChunkWriter {
             running_usage: false,
             reasoning_field: "reasoning_content",
             nvext: None,
+            request_id: None,
         }
     }
 
@@ -113,6 +115,11 @@ impl ChunkWriter {
     /// Puts an `nvext` member, a complete JSON object, on every chunk.
     pub fn set_nvext(&mut self, json: impl Into<Box<str>>) {
         self.nvext = Some(json.into());
+    }
+
+    /// Names the request in error events.
+    pub fn set_request_id(&mut self, id: impl Into<Box<str>>) {
+        self.request_id = Some(id.into());
     }
 
     /// Names the member that carries reasoning; the default is `reasoning_content`.
@@ -257,7 +264,7 @@ impl ChunkWriter {
 
     /// Writes an error event; `[DONE]` still follows.
     pub fn error(&mut self, out: &mut BytesMut, error: &ApiError) {
-        error.write_event(out);
+        error.write_event(out, self.request_id.as_deref());
     }
 
     /// Writes the end mark.

@@ -135,14 +135,18 @@ impl ApiError {
         out.put_u8(b'}');
     }
 
-    /// Writes the error as an event of a stream whose headers have gone out.
-    pub fn write_event(&self, out: &mut BytesMut) {
+    /// Writes the error as an event of a stream whose headers have gone out; `request_id` is what the head said.
+    pub fn write_event(&self, out: &mut BytesMut, request_id: Option<&str>) {
         out.put_slice(b"data: {\"error\":{\"message\":");
         write_string(out, &self.message);
         out.put_slice(b",\"type\":");
         write_string(out, self.openai_type());
         out.put_slice(b",\"code\":");
         write_u64(out, u64::from(self.status));
+        if let Some(id) = request_id {
+            out.put_slice(b",\"request_id\":");
+            write_string(out, id);
+        }
         out.put_slice(b"}}\n\n");
     }
 
@@ -221,9 +225,12 @@ mod tests {
     #[test]
     fn events_carry_the_status() {
         let mut out = BytesMut::new();
-        ApiError::new(503, "gone").write_event(&mut out);
+        ApiError::new(503, "gone").write_event(&mut out, None);
+        ApiError::new(503, "gone").write_event(&mut out, Some("r-1"));
         expect![[r#"
             data: {"error":{"message":"gone","type":"service_unavailable","code":503}}
+
+            data: {"error":{"message":"gone","type":"service_unavailable","code":503,"request_id":"r-1"}}
 
         "#]]
         .assert_eq(std::str::from_utf8(&out).unwrap());

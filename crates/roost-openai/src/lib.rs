@@ -3,10 +3,13 @@
 //! Knows nothing of the HTTP server, of workers or of async. Prompt-sized members (`messages`, `tools`)
 //! stay slices of the request body; answers are written into a byte buffer without a JSON tree.
 
+#[cfg(test)]
+mod allocations;
 mod answer;
 mod chat;
 mod chunk;
 mod completion;
+mod controls;
 mod error;
 mod fields;
 mod generation;
@@ -22,12 +25,13 @@ pub use answer::{Answer, AnswerChoice, AnswerWriter, ToolCall};
 pub use chat::{ChatRequest, Familiar, ToolChoice};
 pub use chunk::{ChunkWriter, Finish, Flavor, Piece};
 pub use completion::{CompletionRequest, Prompt};
+pub use controls::escape_controls;
 pub use error::{ApiError, ErrorShape};
 pub use fields::{FieldPolicy, Ignored};
 pub use generation::Generation;
 pub use logprobs::{Likely, TokenLogprob};
 pub use models::{ModelEntry, write_model, write_model_list};
-pub use nvext::{NvExt, SessionAction, SessionControl};
+pub use nvext::{LatencyTargets, NvExt, SessionAction, SessionControl};
 pub use raw::Raw;
 pub use sampling::{Guided, Limits, Output, Sampling, Stop, StreamOptions};
 pub use usage::Usage;

@@ -17,6 +17,16 @@ pub struct NvExt {
     pub worker: Option<u64>,
     /// Pin to a data-parallel rank.
     pub dp_rank: Option<u32>,
+    /// Pin of the prefill leg to a worker instance.
+    pub prefill_worker: Option<u64>,
+    /// Pin of the prefill leg to a data-parallel rank.
+    pub prefill_dp_rank: Option<u32>,
+    /// Take the likeliest token each time, whatever the sampling numbers say.
+    pub greedy: bool,
+    /// When the client made the request, in milliseconds of the Unix epoch; passed to the worker.
+    pub request_timestamp_ms: Option<f64>,
+    /// Latency that the client hopes for; passed to the worker.
+    pub targets: Option<LatencyTargets>,
     /// Isolates the KV cache.
     pub cache_salt: Option<String>,
     /// Prompt as token ids, in place of template and tokenizer.
@@ -31,6 +41,17 @@ pub struct NvExt {
     pub max_thinking_tokens: Option<u32>,
     /// Session of clients that do not send it as a header.
     pub session_control: Option<SessionControl>,
+}
+
+/// Latency that a client hopes for, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+pub struct LatencyTargets {
+    /// To the first token.
+    #[serde(default)]
+    pub ttft_target: Option<f64>,
+    /// Between tokens.
+    #[serde(default)]
+    pub itl_target: Option<f64>,
 }
 
 /// A session as clients of Dynamo before 1.4 name it. An idle time of its own (`timeout`) is not honoured: the
@@ -56,6 +77,16 @@ pub enum SessionAction {
     Close,
 }
 
+/// Taints are not read from workers, so that a required one could not be honoured.
+#[derive(Deserialize)]
+struct RoutingConstraints {
+    #[serde(default)]
+    required_taints: Option<Vec<String>>,
+}
+
+/// Members that clients send and that change nothing here: text prompts are raw anyway, and media are not served.
+const NO_EFFECT: &[&str] = &["use_raw_prompt", "metadata_upload"];
+
 #[derive(Deserialize, Default)]
 struct AgentHints {
     priority: Option<i32>,
@@ -75,7 +106,20 @@ impl NvExt {
         let hints: AgentHints = inner.get("agent_hints")?.unwrap_or_default();
         let decode: Option<u64> = inner.get("decode_worker_id")?;
         let backend: Option<u64> = inner.get("backend_instance_id")?;
+        if let Some(constraints) = inner.get::<RoutingConstraints>("routing_constraints")?
+            && constraints.required_taints.is_some_and(|taints| !taints.is_empty())
+        {
+            return Err(ApiError::not_implemented(
+                "nvext.routing_constraints.required_taints",
+                "Choosing workers by taints is not supported; leave `required_taints` out.",
+            ));
+        }
         let nvext = NvExt {
+            prefill_worker: inner.get("prefill_worker_id")?,
+            prefill_dp_rank: inner.get("prefill_dp_rank")?,
+            greedy: inner.get("greed_sampling")?.unwrap_or(false),
+            request_timestamp_ms: inner.get("request_timestamp_ms")?,
+            targets: inner.get("router")?,
             annotations: inner.get("annotations")?.unwrap_or_default(),
             extra_fields: inner.get("extra_fields")?.unwrap_or_default(),
             worker: decode.or(backend),
@@ -94,12 +138,13 @@ impl NvExt {
                 format!("`nvext.annotations` has more than {ANNOTATION_LIMIT} entries"),
             ));
         }
+        inner.accept(NO_EFFECT);
         inner.rest(policy, ignored)?;
         Ok(nvext)
     }
 
-    /// Whether the answer is to name the workers that ran the request.
-    pub fn wants_worker_id(&self) -> bool {
-        self.extra_fields.iter().any(|field| field == "worker_id")
+    /// Whether the answer's `nvext` is to have a member.
+    pub fn wants(&self, field: &str) -> bool {
+        self.extra_fields.iter().any(|wanted| wanted == field)
     }
 }

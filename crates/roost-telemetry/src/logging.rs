@@ -1,11 +1,12 @@
 //! Log output: a filter in the syntax of `RUST_LOG`, text or JSON lines, to standard error.
 
+use std::fmt::Write as _;
 use std::io::{IsTerminal as _, stderr};
 
 use tracing::{Subscriber, field::Field};
 use tracing_subscriber::{
-    EnvFilter, Layer as _, Registry, filter::LevelFilter, fmt, fmt::MakeWriter, layer::SubscriberExt as _,
-    util::SubscriberInitExt as _,
+    EnvFilter, Layer as _, Registry, field::MakeExt as _, filter::LevelFilter, fmt, fmt::MakeWriter,
+    layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
 
 use crate::Error;

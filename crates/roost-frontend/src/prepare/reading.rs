@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use roost_openai::{ChatRequest, CompletionRequest, Flavor};
+use roost_openai::{ApiError, ChatRequest, CompletionRequest, Flavor, escape_controls};
 
 use super::Refused;
 use super::memory::Recalled;
@@ -26,6 +26,22 @@ pub(super) enum Parsed {
     Completion(Box<CompletionRequest>),
 }
 
+/// Once more for a body that is no JSON because of control characters in its strings: some clients send them.
+fn tolerant<T>(
+    body: &Bytes,
+    read: Result<T, ApiError>,
+    parse: impl FnOnce(&Bytes) -> Result<T, ApiError>,
+) -> Result<(Option<Bytes>, T), Refused> {
+    match read {
+        Ok(request) => Ok((None, request)),
+        Err(error) => {
+            let fixed = escape_controls(body).ok_or_else(|| Refused::early(error))?;
+            let request = parse(&fixed).map_err(Refused::early)?;
+            Ok((Some(fixed), request))
+        }
+    }
+}
+
 impl Reading {
     /// Splits and checks a body.
     pub(super) fn of(
@@ -43,13 +59,21 @@ impl Reading {
                     Some(recalled) => ChatRequest::parse_familiar(&body, recalled.familiar, policy),
                     None => ChatRequest::parse(&body, policy),
                 };
-                let request = Box::new(request.map_err(Refused::early)?);
+                let (fixed, request) = tolerant(&body, request, |body| ChatRequest::parse(body, policy))?;
+                let request = Box::new(request);
+                let (body, recalled) = match fixed {
+                    Some(fixed) => (fixed, None),
+                    None => (body, recalled),
+                };
                 let control = request.generation.nvext.session_control.clone();
                 let ignored = request.ignored.0.len();
                 (Parsed::Chat { body, request, recalled }, control, ignored)
             }
             Flavor::Completion => {
-                let request = Box::new(CompletionRequest::parse(&body, policy).map_err(Refused::early)?);
+                let parse = |body: &Bytes| CompletionRequest::parse(body, policy);
+                let request = parse(&body);
+                let (_, request) = tolerant(&body, request, parse)?;
+                let request = Box::new(request);
                 let control = request.generation.nvext.session_control.clone();
                 let ignored = request.ignored.0.len();
                 (Parsed::Completion(request), control, ignored)

@@ -1,3 +1,5 @@
+use http::HeaderValue;
+
 use super::*;
 
 fn session(headers: &[(&'static str, &str)]) -> Session {

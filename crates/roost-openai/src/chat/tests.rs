@@ -66,7 +66,7 @@ fn schema_and_pins() {
     .unwrap();
     assert_eq!(r.generation.sampling.guided.json.unwrap().as_str(), r#"{"type":"object"}"#);
     assert_eq!(
-        (r.generation.nvext.worker, r.generation.nvext.dp_rank, r.generation.nvext.wants_worker_id()),
+        (r.generation.nvext.worker, r.generation.nvext.dp_rank, r.generation.nvext.wants("worker_id")),
         (Some(u64::MAX), Some(1), true)
     );
 }
