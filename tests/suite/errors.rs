@@ -52,7 +52,9 @@ async fn c_api_02_error_bodies() -> Result<()> {
         // Both shapes in one body.
         assert_eq!((&body["code"], &body["message"]), (&json!(status), &error["message"]), "{body}");
         let text = error["message"].as_str().unwrap_or_default();
-        for internal in ["u32", "usize", "struct", "enum", "serde", "untagged", "Option", "::"] {
+        for internal in
+            ["u32", "u64", "f64", "i32", "usize", "struct", "enum", "serde", "untagged", "Option", "::"]
+        {
             assert!(!text.contains(internal), "{text}");
         }
     }

@@ -369,6 +369,11 @@ async fn bodies_that_are_almost_json() -> Result<()> {
         assert_eq!(reply.status, 400, "{member}: {}", reply.text());
         assert!(reply.body.len() < 2048, "{member}: what is wrong is not repeated");
     }
+    for member in ["temperature", "max_tokens", "stop", "model", "tool_choice", "user", "reasoning_effort"] {
+        let reply =
+            cluster.post("/v1/chat/completions", &body(&json!({member: "x".repeat(1 << 20)}))).send().await?;
+        assert!(reply.body.len() < 4096, "{member}: {} bytes", reply.body.len());
+    }
     assert_eq!(send(chat("").into_bytes()).await?.status, 200);
     Ok(())
 }

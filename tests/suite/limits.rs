@@ -373,6 +373,31 @@ async fn c_sec_03_slow_and_stuck_clients() -> Result<()> {
         .await
 }
 
+/// An event leaves in one write: a client that times events by their bytes sees none of them in two parts.
+#[tokio::test]
+async fn an_event_is_one_write() -> Result<()> {
+    let cluster = Options::new(1).start().await?;
+    let body = json!({"model": MODEL, "stream": true, "stream_options": {"include_usage": true},
+        "messages": [{"role": "user", "content": "@@drip@@"}]})
+    .to_string();
+    let mut stream = connect(cluster.address, post(body.len(), &body)).await?;
+    let (mut reads, mut all) = (0, String::new());
+    while !all.ends_with("0\r\n\r\n") {
+        let mut bytes = vec![0; 64 << 10];
+        let count = timeout(PATIENCE, stream.read(&mut bytes)).await.context("nothing more")??;
+        anyhow::ensure!(count > 0, "closed: {all}");
+        let text = std::str::from_utf8(&bytes[..count])?;
+        let whole = text.ends_with("\n\n\r\n") || text.ends_with("0\r\n\r\n") || text.starts_with("HTTP/1.1");
+        assert!(whole, "a part of an event: {text:?}");
+        reads += 1;
+        all.push_str(text);
+    }
+    let events = all.matches("data: ").count();
+    assert!(reads > 5 && events >= reads - 2, "{reads} reads for {events} events");
+    assert!(all.contains("data: [DONE]"));
+    Ok(())
+}
+
 /// What is wrong with a body does not matter to the connection: the next request on it is served.
 #[tokio::test]
 async fn a_wrong_body_leaves_its_connection_open() -> Result<()> {

@@ -205,7 +205,13 @@ impl Failure {
             Kind::Engine if self.in_prefill => (500, "The prefill stage of the request failed."),
             Kind::Engine | Kind::Ours => (500, "The worker failed while serving the request."),
         };
-        ApiError::new(status, self.public.as_deref().unwrap_or(text))
+        match self.public.as_deref() {
+            None => ApiError::new(status, text),
+            Some(public) if status == 400 && public.to_ascii_lowercase().contains("context length") => {
+                ApiError::context_length_said(public)
+            }
+            Some(public) => ApiError::new(status, public),
+        }
     }
 
     /// Label of `requests_total{error_type}`.
@@ -259,12 +265,73 @@ fn judge(reason: Reason, public: Option<&str>) -> (Kind, Option<String>) {
         ErrorClass::NotImplemented => Kind::NotImplemented,
         ErrorClass::Cancelled | ErrorClass::BackendProtocol | ErrorClass::Internal => Kind::Engine,
     };
-    let public = public.filter(|_| matches!(kind, Kind::Invalid | Kind::TooLarge)).map(str::to_owned);
-    (kind, public)
+    let public = public.filter(|_| matches!(kind, Kind::Invalid | Kind::TooLarge));
+    (kind, public.filter(|text| !shows_insides(text)).map(str::to_owned))
+}
+
+/// Whether a worker's text names files, addresses or code: nothing that helps a client, and more than it should know.
+fn shows_insides(text: &str) -> bool {
+    let is_path = |word: &str| {
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric() && c != '/');
+        word.starts_with('/') && word[1..].contains('/') && word.len() > 3
+    };
+    let is_address = |word: &str| {
+        word.split_once(':').is_some_and(|(host, port)| {
+            host.trim_start_matches(|c: char| !c.is_ascii_digit()).parse::<std::net::Ipv4Addr>().is_ok()
+                && port.starts_with(|c: char| c.is_ascii_digit())
+        })
+    };
+    text.contains("://")
+        || text.contains("Traceback")
+        || text.contains(".py\"")
+        || text.split_whitespace().any(|word| is_path(word) || is_address(word))
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.detail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn insides_of_workers_stay_inside() {
+        for text in [
+            "cannot open /models/secret/config.json",
+            "File \"/usr/lib/python3/site-packages/sglang/srt.py\", line 3",
+            "Traceback (most recent call last)",
+            "failed at http://10.0.0.7/generate",
+            "peer 10.0.0.7:30000 refused",
+            "in 'engine.py\" line 4",
+        ] {
+            assert!(shows_insides(text), "{text}");
+        }
+        for text in [
+            "The input (9000 tokens) is longer than the model's context length (8192 tokens).",
+            "temperature must be between 0 and 2, and/or top_p above 0",
+            "ratio 3/4 is too high: use 1:2",
+            "use a/b or / instead",
+        ] {
+            assert!(!shows_insides(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_overflow_that_a_worker_finds_is_worded_as_ours() {
+        let failure = Failure {
+            public: Some(
+                "The input (9000 tokens) is longer than the model's context length (8192 tokens).".into(),
+            ),
+            ..Failure::new(Kind::Invalid, false, false, "of the log")
+        };
+        let error = failure.to_api(529);
+        assert_eq!(error.status(), 400);
+        assert!(error.message().contains("maximum context length") && error.message().contains("9000"));
+        let mut body = bytes::BytesMut::new();
+        error.write_body(&mut body, roost_openai::ErrorShape::OpenAi);
+        assert!(std::str::from_utf8(&body).expect("text").contains("\"context_length_exceeded\""));
     }
 }

@@ -29,7 +29,7 @@ pub enum ErrorShape {
 impl ApiError {
     /// An error with a status and a message.
     pub fn new(status: u16, message: impl Into<String>) -> Self {
-        ApiError { status, message: message.into(), param: None, code: None }
+        ApiError { status, message: bounded(message.into()), param: None, code: None }
     }
 
     /// 400: the request is wrong; `param` names the member.
@@ -37,7 +37,7 @@ impl ApiError {
         let param = param.into();
         ApiError {
             status: 400,
-            message: message.into(),
+            message: bounded(message.into()),
             param: if param.is_empty() { None } else { Some(param) },
             code: None,
         }
@@ -54,6 +54,16 @@ impl ApiError {
             param: Some("messages".into()),
             code: Some("context_length_exceeded"),
         }
+    }
+
+    /// 400: an engine has found that prompt and answer do not fit, and said so in words of its own.
+    pub fn context_length_said(text: &str) -> Self {
+        let worded = if text.contains("maximum context length") {
+            text.to_owned()
+        } else {
+            format!("The request exceeds this model's maximum context length. {text}")
+        };
+        ApiError { code: Some("context_length_exceeded"), ..Self::invalid("messages", worded) }
     }
 
     /// 404: no such model.
@@ -185,6 +195,21 @@ impl ApiError {
     }
 }
 
+/// Longest message in bytes. What a client sent may be part of it, whatever its size.
+const MESSAGE_LIMIT: usize = 1000;
+
+fn bounded(mut message: String) -> String {
+    if message.len() > MESSAGE_LIMIT {
+        let mut end = MESSAGE_LIMIT;
+        while !message.is_char_boundary(end) {
+            end -= 1;
+        }
+        message.truncate(end);
+        message.push('…');
+    }
+    message
+}
+
 #[cfg(test)]
 mod tests {
     use expect_test::{Expect, expect};
@@ -234,6 +259,12 @@ mod tests {
 
         "#]]
         .assert_eq(std::str::from_utf8(&out).unwrap());
+    }
+
+    #[test]
+    fn messages_are_bounded() {
+        let error = ApiError::invalid("stop", "ä".repeat(10_000));
+        assert!(error.message().len() < 1010 && error.message().ends_with('…'));
     }
 
     #[test]

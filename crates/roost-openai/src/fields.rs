@@ -137,9 +137,24 @@ pub(crate) fn interpret<T: DeserializeOwned>(
         let path = format!("{prefix}{name}");
         // The position inside the member means nothing to a client that sees the whole body.
         let text = e.to_string();
-        let text = text.split(" at line ").next().unwrap_or_default();
-        ApiError::invalid(path.clone(), format!("Failed to deserialize `{path}`: {text}"))
+        let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
+        ApiError::invalid(path.clone(), format!("Failed to deserialize `{path}`: {}", in_words(text)))
     })
+}
+
+/// What the deserializer expected, in the words of JSON.
+fn in_words(text: &str) -> String {
+    let Some((found, expected)) = text.rsplit_once(", expected ") else { return text.to_owned() };
+    let expected = match expected {
+        "u8" | "u16" | "u32" | "u64" => "a whole number that is not negative",
+        "i8" | "i16" | "i32" | "i64" => "a whole number",
+        "f32" | "f64" => "a number",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        _ if expected.starts_with("struct ") => "an object",
+        other => other,
+    };
+    format!("{found}, expected {expected}")
 }
 
 struct Members;
