@@ -12,6 +12,8 @@ use crate::{
     help, mock_worker,
     mock_worker::MockWorker,
     problem::{Problem, Problems},
+    replay,
+    replay::Replay,
     resolve, serve,
     serve::Serve,
     spec::{CommandSpec, OptionSpec},
@@ -30,6 +32,8 @@ pub enum Command {
     Demo(Box<Demo>),
     /// Ask a running frontend about a request.
     Explain(Explain),
+    /// Run a trace through the router, offline.
+    Replay(Box<Replay>),
     /// Write this text to standard output and exit with success: help, version, effective configuration.
     Print(String),
 }
@@ -118,6 +122,7 @@ fn run(
     }
     Ok(match command.name {
         "mock-worker" => Command::MockWorker(Box::new(mock_worker::build(&values, effective, notices))),
+        "replay-routing" => Command::Replay(Box::new(replay::build(&values, environment)?)),
         "explain" => Command::Explain(explain::build(&values)),
         "demo" => Command::Demo(Box::new(demo::build(&values, effective, notices))),
         _ => Command::Serve(Box::new(serve::build(&values, effective, notices))),

@@ -88,6 +88,7 @@ fn usage(spec: &OptionSpec) -> String {
         Kind::Duration { .. } => "DURATION",
         Kind::Bytes { .. } => "SIZE",
         Kind::Text => "TEXT",
+        Kind::Texts => "TEXT ...",
         Kind::Path => "PATH",
         Kind::Ip => "ADDRESS",
         Kind::Choice { accepted, .. } => return format!("--{} {}", spec.name, accepted.join("|")),

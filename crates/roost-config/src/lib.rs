@@ -19,6 +19,7 @@ mod help;
 mod mock_worker;
 mod problem;
 mod reference;
+mod replay;
 mod resolve;
 mod serve;
 mod spec;
@@ -39,6 +40,7 @@ pub use help::{command_help, general_help};
 pub use mock_worker::{AnswerMode, MockWorker, WorkerRole};
 pub use problem::{Problem, Problems};
 pub use reference::{configuration_file, options_document};
+pub use replay::{OptionSet, Replay};
 pub use serve::{
     AffinityMode, AffinityOptions, BusyThresholds, CostOptions, DiscoveryBackend, DiscoveryOptions,
     DoorOptions, ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, KeyOptions,

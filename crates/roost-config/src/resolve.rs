@@ -1,5 +1,7 @@
 //! Which of flag, variable, file and default sets each option, and whether it may.
 
+use std::borrow::Cow;
+
 use crate::{
     args::Given,
     effective::{Effective, Entry, Source},
@@ -33,7 +35,7 @@ const NOT_SHOWN: &str = "(not shown)";
 
 /// A text that something gave for an option, strongest source first.
 struct Raw<'a> {
-    text: &'a str,
+    text: Cow<'a, str>,
     source: Source,
 }
 
@@ -62,18 +64,28 @@ fn strongest<'a>(
     environment: &'a Environment,
     file: &'a FileValues,
 ) -> Option<Raw<'a>> {
-    if let Some(given) = given.iter().rfind(|given| given.spec.name == spec.name) {
-        return Some(Raw { text: &given.text, source: Source::Flag(given.flag.clone()) });
+    let mut flags = given.iter().filter(|given| given.spec.name == spec.name);
+    if let Some(last) = flags.clone().next_back() {
+        let text = match spec.kind {
+            Kind::Texts => {
+                let texts: Vec<&str> = flags.by_ref().map(|given| given.text.as_str()).collect();
+                texts.join("\n").into()
+            }
+            _ => last.text.as_str().into(),
+        };
+        return Some(Raw { text, source: Source::Flag(last.flag.clone()) });
     }
     let roost = spec.roost_env();
     let names = std::iter::once(roost.as_str()).chain(spec.env.iter().copied());
     for name in names {
         if let Some(text) = environment.get(name) {
-            return Some(Raw { text, source: Source::Variable(name.to_owned()) });
+            return Some(Raw { text: text.into(), source: Source::Variable(name.to_owned()) });
         }
     }
-    file.get(spec.name)
-        .map(|(text, line)| Raw { text, source: Source::File { path: file.path().to_owned(), line } })
+    file.get(spec.name).map(|(text, line)| Raw {
+        text: text.into(),
+        source: Source::File { path: file.path().to_owned(), line },
+    })
 }
 
 impl Resolved {
@@ -89,7 +101,7 @@ impl Resolved {
             self.settings.push(Setting { spec, section, value: default, source: Source::Default });
             return;
         };
-        let read = read(spec, text);
+        let read = read(spec, &text);
         match spec.status {
             Status::Supported => match read {
                 Ok(value) => self.settings.push(Setting { spec, section, value, source }),

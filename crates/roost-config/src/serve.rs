@@ -201,6 +201,14 @@ pub struct AffinityOptions {
     pub file_interval: Duration,
     /// How many times as busy as the best other worker a session's own must be before it leaves, in mode bounded.
     pub load_ratio: f64,
+    /// The least gain of leaving, in units of the cached prompt that is lost.
+    pub rebuild_factor: f64,
+    /// The least gain of leaving beyond that, tokens.
+    pub hot_tokens: u32,
+    /// Weight of what a rank's sessions promise when another one starts.
+    pub promise_weight: f64,
+    /// The most that they count, tokens.
+    pub promise_cap_tokens: u32,
 }
 
 /// How a binding takes part in selection.

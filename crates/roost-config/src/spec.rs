@@ -62,6 +62,8 @@ pub enum Kind {
     },
     /// Text that is not empty.
     Text,
+    /// Texts that are not empty: the flag can be given several times; elsewhere one a line.
+    Texts,
     /// A path.
     Path,
     /// An IPv4 or IPv6 literal.
@@ -141,7 +143,8 @@ impl OptionSpec {
 
     /// Whether `None` unsets it, as in `DYN_ROUTER_QUEUE_THRESHOLD=None`.
     pub(crate) fn none_unsets(&self) -> bool {
-        self.default.is_none() && !matches!(self.kind, Kind::Switch | Kind::Text | Kind::Path | Kind::Ip)
+        self.default.is_none()
+            && !matches!(self.kind, Kind::Switch | Kind::Text | Kind::Texts | Kind::Path | Kind::Ip)
     }
 }
 

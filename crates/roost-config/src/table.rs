@@ -18,6 +18,7 @@ mod plane_tls;
 mod planes;
 mod process;
 mod reliability;
+mod replay;
 mod router;
 mod router_other;
 mod worker;
@@ -94,8 +95,21 @@ pub static EXPLAIN: CommandSpec = CommandSpec {
     positional: Some("id"),
 };
 
+/// `roost replay-routing`: what a trace would have met.
+pub static REPLAY: CommandSpec = CommandSpec {
+    name: "replay-routing",
+    about: "Run a recorded or generated trace through the router over a simulated fleet, with any sets of options.",
+    sections: &[
+        Section { title: "Trace", key: "trace", options: replay::TRACE },
+        Section { title: "Options to compare", key: "compare", options: replay::COMPARE },
+        Section { title: "Simulated fleet", key: "fleet", options: replay::FLEET },
+    ],
+    reads_config_file: false,
+    positional: Some("trace"),
+};
+
 /// Every command, in the order of the help.
-pub static COMMANDS: &[&CommandSpec] = &[&SERVE, &MOCK_WORKER, &DEMO, &EXPLAIN];
+pub static COMMANDS: &[&CommandSpec] = &[&SERVE, &MOCK_WORKER, &DEMO, &EXPLAIN, &REPLAY];
 
 /// Name of the option that names the configuration file.
 pub(crate) const CONFIG: &str = general::CONFIG.name;

@@ -109,6 +109,12 @@ impl Values {
         })
     }
 
+    /// The texts of an option that can be given several times.
+    pub(crate) fn texts(&self, name: &str) -> Vec<String> {
+        let text = self.text(name).unwrap_or_default();
+        text.lines().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned).collect()
+    }
+
     pub(crate) fn required_text(&self, name: &str) -> String {
         self.text(name).expect("an option with a default always has a value")
     }

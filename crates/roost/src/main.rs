@@ -13,6 +13,7 @@ mod listeners;
 mod mock_worker;
 mod nats;
 mod output;
+mod replay;
 mod serve;
 mod settings;
 mod signals;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Ok(Command::Serve(options)) => serve::run(*options),
         Ok(Command::MockWorker(options)) => mock_worker::run(*options),
         Ok(Command::Demo(options)) => demo::run(*options),
+        Ok(Command::Replay(options)) => replay::run(&options),
         Ok(Command::Explain(options)) => explain::run(&options),
         Err(problems) => {
             output::problem(&problems);

@@ -116,7 +116,7 @@ fn card_cache(given: Option<&std::path::Path>) -> PathBuf {
     given.map_or_else(|| std::env::temp_dir().join("roost-model-cards"), PathBuf::from)
 }
 
-fn router(o: &options::RouterOptions) -> roost_router::Config {
+pub(crate) fn router(o: &options::RouterOptions) -> roost_router::Config {
     let mut quarantine = roost_router::QuarantineConfig::default();
     match o.quarantine {
         Some(first) => quarantine.first = first,
@@ -156,8 +156,12 @@ fn router(o: &options::RouterOptions) -> roost_router::Config {
             capacity: o.affinity.capacity,
             bound: roost_router::BoundConfig {
                 ratio: o.affinity.load_ratio,
+                rebuild_factor: o.affinity.rebuild_factor,
+                floor_tokens: o.affinity.hot_tokens,
                 ..roost_router::BoundConfig::default()
             },
+            future_weight: o.affinity.promise_weight,
+            future_cap_tokens: o.affinity.promise_cap_tokens,
             ..roost_router::AffinityConfig::default()
         },
         busy: roost_router::BusyThresholds {

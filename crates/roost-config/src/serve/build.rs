@@ -285,6 +285,10 @@ fn router(values: &Values) -> RouterOptions {
             file: values.path("router-session-affinity-file"),
             file_interval: values.duration("router-session-affinity-file-interval-secs"),
             load_ratio: values.number("router-session-affinity-load-ratio"),
+            rebuild_factor: values.number("router-session-affinity-rebuild-factor"),
+            hot_tokens: values.u32("router-session-affinity-hot-tokens"),
+            promise_weight: values.number("router-session-affinity-promise-weight"),
+            promise_cap_tokens: values.u32("router-session-affinity-promise-cap-tokens"),
         },
         cost: CostOptions {
             temperature: values.number("router-temperature"),

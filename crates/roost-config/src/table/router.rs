@@ -206,6 +206,32 @@ pub(crate) static AFFINITY: &[OptionSpec] = &[
     )
     .default("2"),
     option(
+        "router-session-affinity-rebuild-factor",
+        number(0.0, f64::MAX),
+        "In mode bounded, the gain of leaving is at least this many times the cached prompt that has to be computed \
+         again.",
+    )
+    .default("3"),
+    option(
+        "router-session-affinity-hot-tokens",
+        integer(0, u32::MAX as u64),
+        "In mode bounded, the gain of leaving is at least this many tokens more than that.",
+    )
+    .default("16384"),
+    option(
+        "router-session-affinity-promise-weight",
+        number(0.0, f64::MAX),
+        "How much the tokens that a rank's sessions will bring again count against it when a session starts. 0: \
+         nothing.",
+    )
+    .default("2"),
+    option(
+        "router-session-affinity-promise-cap-tokens",
+        integer(0, u32::MAX as u64),
+        "The most that they count, tokens. A prefix of its own longer than this brings a session back to its cache.",
+    )
+    .default("16384"),
+    option(
         "router-session-affinity-decode-ttl-secs",
         seconds(0.0, YEAR_SECONDS),
         "Lifetime for decode and aggregated workers, where it differs; 0 or off: no affinity there.",

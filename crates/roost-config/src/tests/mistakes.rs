@@ -155,7 +155,9 @@ fn a_command_that_does_not_exist() {
     check(
         "help mock",
         &[],
-        expect!["mock: is not a command; there are serve, mock-worker, demo, explain and help"],
+        expect![
+            "mock: is not a command; there are serve, mock-worker, demo, explain, replay-routing and help"
+        ],
     );
 }
 

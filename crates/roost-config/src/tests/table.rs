@@ -92,5 +92,8 @@ fn every_supported_option_is_read() {
     check_all_read(&table::MOCK_WORKER, |values| {
         drop(crate::mock_worker::build(values, Effective::default(), Vec::new()));
     });
+    check_all_read(&table::REPLAY, |values| {
+        drop(crate::replay::build(values, &Environment::default()));
+    });
     check_all_read(&table::DEMO, |values| drop(crate::demo::build(values, Effective::default(), Vec::new())));
 }
