@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 
 use crate::{
-    args, demo,
+    args, bench,
+    bench::Bench,
+    demo,
     demo::Demo,
     environment::Environment,
     explain,
@@ -34,6 +36,8 @@ pub enum Command {
     Explain(Explain),
     /// Run a trace through the router, offline.
     Replay(Box<Replay>),
+    /// Replay sessions against live endpoints.
+    Bench(Box<Bench>),
     /// Write this text to standard output and exit with success: help, version, effective configuration.
     Print(String),
 }
@@ -123,6 +127,7 @@ fn run(
     Ok(match command.name {
         "mock-worker" => Command::MockWorker(Box::new(mock_worker::build(&values, effective, notices))),
         "replay-routing" => Command::Replay(Box::new(replay::build(&values, environment)?)),
+        "bench" => Command::Bench(Box::new(bench::build(&values)?)),
         "explain" => Command::Explain(explain::build(&values)),
         "demo" => Command::Demo(Box::new(demo::build(&values, effective, notices))),
         _ => Command::Serve(Box::new(serve::build(&values, effective, notices))),

@@ -9,6 +9,7 @@
 //! here is refused by its name; and values such as `None` or `false` in a variable follow Dynamo's rules.
 
 mod args;
+mod bench;
 mod command;
 mod demo;
 mod effective;
@@ -31,6 +32,7 @@ mod values;
 #[cfg(test)]
 mod tests;
 
+pub use bench::Bench;
 pub use command::{Command, parse};
 pub use demo::Demo;
 pub use effective::{Effective, Entry, Source};

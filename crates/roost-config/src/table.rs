@@ -3,6 +3,7 @@
 //! A section is a group of options with a title; a command is a list of sections. An option that Dynamo's frontend
 //! has and roost does not is in the table too, as refused: naming it gives a clear answer instead of silence.
 
+mod bench;
 mod demo;
 mod discovery;
 mod door;
@@ -108,8 +109,21 @@ pub static REPLAY: CommandSpec = CommandSpec {
     positional: Some("trace"),
 };
 
+/// `roost bench`: sessions replayed against live endpoints.
+pub static BENCH: CommandSpec = CommandSpec {
+    name: "bench",
+    about: "Replay agent sessions against OpenAI endpoints and measure them side by side.",
+    sections: &[
+        Section { title: "Endpoints", key: "targets", options: bench::TARGETS },
+        Section { title: "Trace", key: "trace", options: bench::TRACE },
+        Section { title: "Load", key: "load", options: bench::LOAD },
+    ],
+    reads_config_file: false,
+    positional: Some("url"),
+};
+
 /// Every command, in the order of the help.
-pub static COMMANDS: &[&CommandSpec] = &[&SERVE, &MOCK_WORKER, &DEMO, &EXPLAIN, &REPLAY];
+pub static COMMANDS: &[&CommandSpec] = &[&SERVE, &MOCK_WORKER, &DEMO, &EXPLAIN, &REPLAY, &BENCH];
 
 /// Name of the option that names the configuration file.
 pub(crate) const CONFIG: &str = general::CONFIG.name;

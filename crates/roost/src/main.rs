@@ -2,6 +2,7 @@
 
 mod access;
 mod banner;
+mod bench;
 mod demo;
 mod descriptors;
 mod exchange;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
         Ok(Command::MockWorker(options)) => mock_worker::run(*options),
         Ok(Command::Demo(options)) => demo::run(*options),
         Ok(Command::Replay(options)) => replay::run(&options),
+        Ok(Command::Bench(options)) => bench::run(&options),
         Ok(Command::Explain(options)) => explain::run(&options),
         Err(problems) => {
             output::problem(&problems);

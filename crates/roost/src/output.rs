@@ -12,3 +12,11 @@ pub(crate) fn result(text: &dyn Display) {
 pub(crate) fn problem(text: &dyn Display) {
     eprintln!("{text}");
 }
+
+/// How far a long run has come; on a terminal in place of what stood there before.
+pub(crate) fn progress(terminal: bool, text: &dyn Display) {
+    match terminal {
+        true => eprint!("\r\x1b[K{text}"),
+        false => eprintln!("{text}"),
+    }
+}

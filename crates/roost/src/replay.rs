@@ -1,6 +1,7 @@
 //! `roost replay-routing`: a trace through the router, offline.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -19,7 +20,7 @@ pub(crate) fn run(options: &Replay) -> Result<ExitCode> {
 }
 
 fn report(options: &Replay) -> Result<String> {
-    let trace = trace(options)?;
+    let trace = trace(options.generate.as_deref(), &options.traces, options.mooncake_block)?;
     let fleet = FleetConfig {
         workers: options.workers,
         ranks: options.ranks,
@@ -47,18 +48,18 @@ fn report(options: &Replay) -> Result<String> {
     Ok(format!("{}\n{}", heading(&trace, &fleet), roost_replay::table(&outcomes)))
 }
 
-fn trace(options: &Replay) -> Result<Trace> {
-    if let Some(text) = &options.generate {
+/// A generated trace, or the one in `paths`.
+pub(crate) fn trace(generate: Option<&str>, paths: &[PathBuf], mooncake_block: u32) -> Result<Trace> {
+    if let Some(text) = generate {
         let generator: Generator = text.parse().context("--generate")?;
         return Ok(generator.trace());
     }
     let mut files = Vec::new();
-    for path in &options.traces {
+    for path in paths {
         files.push(std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?);
     }
-    let names: Vec<String> = options.traces.iter().map(|path| path.display().to_string()).collect();
-    roost_replay::read(files.iter().map(String::as_str), options.mooncake_block)
-        .with_context(|| names.join(", "))
+    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    roost_replay::read(files.iter().map(String::as_str), mooncake_block).with_context(|| names.join(", "))
 }
 
 /// What was replayed against what.

@@ -156,7 +156,7 @@ fn a_command_that_does_not_exist() {
         "help mock",
         &[],
         expect![
-            "mock: is not a command; there are serve, mock-worker, demo, explain, replay-routing and help"
+            "mock: is not a command; there are serve, mock-worker, demo, explain, replay-routing, bench and help"
         ],
     );
 }
