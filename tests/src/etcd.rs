@@ -1,7 +1,7 @@
 //! A real etcd server of a test's own: on free ports, in a temporary folder, stopped by its process id.
 
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -39,17 +39,14 @@ impl Etcd {
             println!("skipped: etcd is not installed (Debian: etcd-server)");
             return Ok(None);
         }
-        // Both ports are free now; etcd binds them a moment later.
-        let (client, peer) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
         let mut etcd = Self {
             folder: TempDir::new()?,
-            client: client.local_addr()?,
-            peer: peer.local_addr()?,
+            client: crate::port::free()?,
+            peer: crate::port::free()?,
             scheme,
             arguments: arguments.iter().map(ToString::to_string).collect(),
             child: None,
         };
-        drop((client, peer));
         etcd.run().await?;
         Ok(Some(etcd))
     }

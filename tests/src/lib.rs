@@ -9,6 +9,7 @@ pub mod kubernetes;
 pub mod nats;
 mod nginx;
 pub mod peers;
+pub mod port;
 pub mod prometheus;
 
 pub use certificates::Certificates;

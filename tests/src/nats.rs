@@ -3,7 +3,7 @@
 mod accounts;
 
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -32,8 +32,7 @@ impl Nats {
             println!("skipped: nats-server is not installed (Debian: nats-server)");
             return Ok(None);
         }
-        // The port is free now; the server binds it a moment later.
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let address = crate::port::free()?;
         let arguments = arguments.iter().map(ToString::to_string).collect();
         let mut nats = Self { folder: TempDir::new()?, address, arguments, child: None };
         nats.run().await?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -33,8 +33,7 @@ impl Nginx {
             return Ok(None);
         };
         let folder = TempDir::new()?;
-        // Free now; nginx binds it a moment later.
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let address = crate::port::free()?;
         let file = folder.path().join("nginx.conf");
         std::fs::write(&file, configuration(&folder.path().to_string_lossy(), address, frontends)?)?;
         let log = File::create(folder.path().join("output.log"))?;

@@ -1,7 +1,7 @@
 //! Live peers: an unmodified Dynamo frontend, mocker and bindings worker, started from their packages.
 
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -142,8 +142,7 @@ impl Peers {
 
     /// Starts `dynamo.frontend` and returns where it will serve.
     pub fn frontend(&self, store: &Path, arguments: &[&str]) -> Result<(Peer, SocketAddr)> {
-        // The port is free now; the peer binds it a second later.
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let address = crate::port::free()?;
         let port = address.port().to_string();
         Ok((self.start("dynamo_frontend.sh", store, &[&port], arguments, "frontend", &[])?, address))
     }

@@ -1,7 +1,7 @@
 //! A real Prometheus of a test's own: on a free port, in a temporary folder, stopped by its process id.
 
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -51,8 +51,7 @@ impl Prometheus {
         );
         let file = folder.path().join("prometheus.yml");
         std::fs::write(&file, config)?;
-        // The port is free now; the server binds it a moment later.
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let address = crate::port::free()?;
         let log = File::create(folder.path().join("log"))?;
         let child = Command::new("prometheus")
             .arg(format!("--config.file={}", file.display()))

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
+use roost_tests::http::PATIENCE;
 use roost_tests::{Cluster, MODEL, Options, Peer, Peers, Request, worker_of};
 use roost_wire::{TlsFiles, Transport};
 use roost_worker::ModelFiles;
@@ -22,6 +23,8 @@ async fn ours(folder: &TempDir, change: impl FnOnce(&mut Options)) -> Result<Clu
     options.timing.speed = 1.0;
     options.store = Some(folder.path().join("store"));
     options.config.models.cache_dir = folder.path().join("cards");
+    // A loaded machine must not look like a dead worker.
+    (options.client.ack_timeout, options.client.connect_timeout) = (PATIENCE, PATIENCE);
     change(&mut options);
     options.start().await
 }
@@ -157,7 +160,18 @@ fn certificates(folder: &Path) -> Result<TlsFiles> {
     };
     let (cert, key) = certify("listener")?;
     let (client_cert, client_key) = certify("dialer")?;
-    Ok(TlsFiles { cert, key, client_ca: ca.clone(), ca, client_cert, client_key, ..TlsFiles::default() })
+    let handshake_timeout = PATIENCE;
+    let client_ca = ca.clone();
+    Ok(TlsFiles {
+        cert,
+        key,
+        client_ca,
+        ca,
+        client_cert,
+        client_key,
+        handshake_timeout,
+        ..TlsFiles::default()
+    })
 }
 
 /// The peer's variables for them.

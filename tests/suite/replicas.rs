@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -54,10 +55,20 @@ fn sessions(name: &str, count: usize) -> Vec<String> {
 /// Waits until the frontends hear each other, and then wants every session followed in both directions.
 pub(crate) async fn stand_side_by_side(cluster: &Cluster, other: SocketAddr, model: &str) -> Result<()> {
     hear_each_other(cluster, other, model).await?;
+    let mut bound = Vec::new();
     for session in sessions("there", 10) {
         let home = turn(cluster.address, model, &session, &format!("{session} begins here")).await?;
-        // The other one cannot be asked what it knows; it has been told before it answers something else.
-        serves(cluster, other, model).await?;
+        bound.push((session, home));
+    }
+    // The other one cannot be asked what it knows. Bindings come in order: once it follows several that were made after
+    // these, it has heard of these.
+    let round = AtomicUsize::new(0);
+    let later = async || {
+        let round = round.fetch_add(1, Ordering::Relaxed);
+        follows(other, cluster.address, model, &sessions(&format!("later-{round}"), 6)).await
+    };
+    cluster.until("it has heard of what came later", later).await?;
+    for (session, home) in bound {
         let next = turn(other, model, &session, &format!("and {session} goes on there")).await?;
         assert_eq!(next, home, "{session}");
     }
@@ -80,10 +91,10 @@ async fn imported(cluster: &Cluster) -> Result<f64> {
 pub(crate) async fn hear_each_other(cluster: &Cluster, other: SocketAddr, model: &str) -> Result<()> {
     let ours = cluster.address;
     for (from, to, way) in [(ours, other, "there"), (other, ours, "back")] {
-        let round = std::sync::atomic::AtomicUsize::new(0);
+        let round = AtomicUsize::new(0);
         cluster
             .until(&format!("they hear each other, {way}"), async || {
-                let round = round.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let round = round.fetch_add(1, Ordering::Relaxed);
                 follows(to, from, model, &sessions(&format!("probe-{way}-{round}"), 4)).await
             })
             .await?;

@@ -1,4 +1,4 @@
-//! Prefill and decode workers of an unmodified Dynamo 1.6.1.
+//! Prefill and decode workers of an unmodified Dynamo: 1.6.1, and the older releases that are understood.
 
 use std::collections::HashSet;
 
@@ -37,11 +37,24 @@ async fn ready(cluster: &Cluster, role: Role, count: usize, peers: &[&Peer]) -> 
 #[tokio::test]
 async fn dynamo_mockers_prefill_and_decode() -> Result<()> {
     let Some(peers) = Peers::find() else { return Ok(()) };
+    mockers(&peers).await
+}
+
+#[tokio::test]
+async fn dynamo_mockers_of_older_releases_prefill_and_decode() -> Result<()> {
+    let Some(peers) = Peers::find() else { return Ok(()) };
+    for peers in peers.older() {
+        mockers(&peers).await.with_context(|| format!("{peers:?}"))?;
+    }
+    Ok(())
+}
+
+async fn mockers(peers: &Peers) -> Result<()> {
     let folder = TempDir::new()?;
     let store = folder.path().join("store");
     let cluster = ours(&folder).await?;
     let blocks = ["--num-gpu-blocks-override", "4096", "--disaggregation-mode"];
-    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
+    let port = roost_tests::port::free()?.port().to_string();
     let mut prefill =
         peers.mocker(&store, &[&blocks[..], &["prefill", "--bootstrap-ports", &port]].concat())?;
     let decodes = [
@@ -91,6 +104,19 @@ async fn dynamo_mockers_prefill_and_decode() -> Result<()> {
 #[tokio::test]
 async fn workers_on_the_official_bindings_prefill_and_decode() -> Result<()> {
     let Some(peers) = Peers::find() else { return Ok(()) };
+    bindings(&peers).await
+}
+
+#[tokio::test]
+async fn workers_on_the_bindings_of_older_releases_prefill_and_decode() -> Result<()> {
+    let Some(peers) = Peers::find() else { return Ok(()) };
+    for peers in peers.older() {
+        bindings(&peers).await.with_context(|| format!("{peers:?}"))?;
+    }
+    Ok(())
+}
+
+async fn bindings(peers: &Peers) -> Result<()> {
     let folder = TempDir::new()?;
     let store = folder.path().join("store");
     let cluster = ours(&folder).await?;
