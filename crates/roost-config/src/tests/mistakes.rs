@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 
-use super::{parse_line, problems, serve};
+use super::{mock_worker, parse_line, problems, serve};
 use crate::DiscoveryBackend;
 
 #[track_caller]
@@ -184,4 +184,16 @@ fn the_whole_message() {
           --http-port: `x` is not a whole number from 0 to 65535
         see `roost help serve`"#]]
     .assert_eq(&problems.to_string());
+}
+
+#[test]
+fn mock_workers_publish_where_they_are_told() {
+    let given = [("NATS_SERVER", "tls://nats-0:4222"), ("NATS_AUTH_TOKEN", "hunter2")];
+    assert!(mock_worker("mock-worker", &given).nats.is_none(), "a server alone decides nothing");
+    let worker = mock_worker("mock-worker --event-plane nats", &given);
+    assert!(!format!("{worker:?}").contains("hunter2"), "a token is printed nowhere");
+    let nats = worker.nats.expect("asked for");
+    assert_eq!((nats.servers.as_str(), nats.token.as_deref()), ("tls://nats-0:4222", Some("hunter2")));
+    let elsewhere = mock_worker("mock-worker --event-plane-host 10.0.0.9", &[]);
+    assert_eq!(elsewhere.event_host.as_deref(), Some("10.0.0.9"));
 }
