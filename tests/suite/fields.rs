@@ -234,6 +234,95 @@ async fn the_worker_gets_what_the_client_asked_for() -> Result<()> {
     Ok(())
 }
 
+/// What an answer says beside its text, in the peer's form (`extra_fields_unary`, `extra_fields_stream`, `stop_reason`
+/// and `annotations` of `wire_parsers.json`).
+#[tokio::test]
+async fn nvext_of_answers() -> Result<()> {
+    let cluster = Options::new(1).start().await?;
+    let names = |value: &Value| -> Vec<String> {
+        let mut names: Vec<_> =
+            value.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
+        names.sort();
+        names
+    };
+    let asked = json!([
+        "worker_id",
+        "timing",
+        "stop_reason",
+        "detailed_finish_reason",
+        "completion_token_ids",
+        "prompt_token_ids",
+        "engine_data"
+    ]);
+    let ids = |text: &str| -> Value { text.bytes().map(u32::from).collect::<Vec<_>>().into() };
+    let reply = cluster
+        .post("/v1/chat/completions", &body(&json!({"nvext": {"extra_fields": asked}})))
+        .send()
+        .await?;
+    let nvext = reply.json()?["nvext"].clone();
+    assert_eq!(
+        names(&nvext),
+        ["completion_token_ids", "detailed_finish_reason", "prompt_token_ids", "timing", "worker_id"]
+    );
+    assert_eq!(
+        (&nvext["completion_token_ids"], &nvext["detailed_finish_reason"]),
+        (&ids("hello"), &json!("stop"))
+    );
+    assert_eq!(nvext["prompt_token_ids"], json!(seen(&cluster)?["token_ids"]));
+    assert_eq!(
+        names(&nvext["timing"]),
+        [
+            "kv_hit_rate",
+            "prefill_time_ms",
+            "prefill_wait_time_ms",
+            "request_received_ms",
+            "router_queue_depth",
+            "total_time_ms",
+            "ttft_ms"
+        ]
+    );
+    assert_eq!(nvext["worker_id"]["decode_worker_id"], cluster.workers[0].id());
+
+    let stopped =
+        body(&json!({"stop": ["ll"], "nvext": {"extra_fields": ["stop_reason", "detailed_finish_reason"]}}));
+    let answer = cluster.post("/v1/chat/completions", &stopped).send().await?.json()?;
+    assert_eq!(answer["nvext"], json!({"stop_reason": "ll", "detailed_finish_reason": "stop"}));
+    assert_eq!(answer["choices"][0]["message"]["content"], "he");
+
+    let streamed = body(&json!({"stream": true, "nvext": {
+        "extra_fields": ["worker_id", "timing", "completion_token_ids", "prompt_token_ids"],
+        "annotations": ["request_id", "formatted_prompt", "token_ids", "unknown"],
+    }}));
+    let reply = cluster.post("/v1/chat/completions", &streamed).send().await?;
+    let events = reply.events();
+    let (last, chunks) = events[..events.len() - 1].split_last().expect("chunks");
+    let mut generated = Vec::new();
+    for chunk in chunks {
+        assert_eq!(names(&chunk["nvext"]), ["completion_token_ids", "worker_id"], "{chunk}");
+        generated.extend(chunk["nvext"]["completion_token_ids"].as_array().cloned().unwrap_or_default());
+    }
+    assert_eq!(Value::from(generated), ids("hello"));
+    assert_eq!(
+        names(&last["nvext"]),
+        ["completion_token_ids", "prompt_token_ids", "timing", "worker_id"],
+        "{last}"
+    );
+    assert_eq!(last["nvext"]["completion_token_ids"], json!([]));
+    // Annotations stand in front, in comments, which readers of events skip.
+    let text = reply.text();
+    let head: Vec<&str> = text.split("\n\n").take(3).collect();
+    let id = events[0]["id"].as_str().and_then(|id| id.strip_prefix("chatcmpl-")).unwrap_or_default();
+    assert_eq!(head[0], format!("event: request_id\n: \"{id}\""));
+    let prompt =
+        cluster.workers[0].journal().requests().last().and_then(|seen| seen.text.clone()).unwrap_or_default();
+    assert_eq!(head[1], format!("event: formatted_prompt\n: {}", Value::from(prompt)));
+    assert_eq!(head[2], format!("event: token_ids\n: \"{}\"", seen(&cluster)?["token_ids"]));
+    // Who asks for nothing gets nothing.
+    let plain = cluster.post("/v1/chat/completions", &body(&json!({}))).send().await?.json()?;
+    assert!(plain.get("nvext").is_none(), "{plain}");
+    Ok(())
+}
+
 /// A header, and what of it the worker gets.
 #[tokio::test]
 async fn headers_pin_and_hint() -> Result<()> {
@@ -281,6 +370,17 @@ async fn headers_pin_and_hint() -> Result<()> {
         let seen = last(0)?;
         assert_eq!(seen.pointer(at).unwrap_or(&Value::Null), &expected, "{name}: {value} at {at} of {seen}");
     }
+    let reply =
+        to_first.clone().header("X-Dynamo-Meta-Team", "blue").header("x-dynamo-meta-n", "1").send().await?;
+    assert_eq!(reply.status, 200);
+    let seen = cluster.workers[0].journal().requests().last().expect("a request").metadata.clone();
+    let seen: Vec<_> = seen.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(seen, [("n", "1"), ("team", "blue")]);
+    let mut many = to_first.clone();
+    for n in 0..65 {
+        many = many.header(&format!("x-dynamo-meta-{n}"), "v");
+    }
+    assert_eq!(many.send().await?.status, 431);
     let unknown = cluster.chat("@@hello@@").header("x-dynamo-worker-instance-id", "12").send().await?;
     assert_eq!(unknown.status, 400);
     Ok(())

@@ -77,6 +77,8 @@ pub struct HttpOptions {
     pub strict_fields: bool,
     /// Name of the member that carries reasoning text.
     pub reasoning_field: ReasoningField,
+    /// Prefix, in lower case, of headers passed to the worker as metadata.
+    pub metadata_prefix: String,
 }
 
 /// Shape of error bodies.

@@ -19,7 +19,7 @@ use crate::prepare::{self, Prepared, Refused, Unprepared, Wanted};
 use crate::reply;
 use crate::respond::aggregate;
 use crate::respond::stream::{AnswerBody, Pace};
-use crate::session::Session;
+use crate::session::{Session, metadata};
 use crate::shared::Shared;
 
 /// Serves one request. Dropping the future, or the body it returns, withdraws the request everywhere.
@@ -43,7 +43,7 @@ async fn run(
     shared: &Arc<Shared>,
     flavor: Flavor,
     headers: &HeaderMap,
-    session: Session,
+    mut session: Session,
     body: Body,
     received: Instant,
 ) -> Result<Response, ApiError> {
@@ -57,6 +57,7 @@ async fn run(
         return Err(early(ApiError::new(503, "Service is shutting down.")));
     }
     accepts(headers).map_err(early)?;
+    session.metadata = metadata::of(headers, &shared.config.http.metadata_prefix).map_err(early)?;
     let full = || ApiError::new(503, "Too many requests are in progress. Please retry after a short wait.");
     // A body that would be refused is not read; while one is read it takes no place from those that are whole.
     if shared.admission.is_full() {
@@ -161,6 +162,9 @@ async fn unary(
     dispatching: Dispatching,
 ) -> Result<Response, ApiError> {
     let Wanted { flavor, mut choices, mut finisher, .. } = wanted;
+    if finisher.extras().wants_ids() {
+        choices.keep_ids();
+    }
     let result = match dispatching.await {
         Ok(active) => aggregate::collect(active, &mut choices, &mut finisher).await,
         Err(failure) => Err(failure),
@@ -183,7 +187,9 @@ async fn unary(
         })
         .collect();
     let id = answer_id(flavor, &prepared.id);
-    let nvext = finisher.nvext();
+    let finish = choices.finish().unwrap_or(Finish::Stop);
+    let ids = choices.take_ids();
+    let nvext = finisher.last_nvext(&ids, finish, choices.stop_string());
     AnswerWriter { flavor, id: &id, model: &prepared.model.name, created: reply::unix_now() }.write(
         &mut out,
         &Answer {

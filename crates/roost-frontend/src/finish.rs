@@ -1,10 +1,12 @@
 //! Where a request's books are closed: metrics and access log, once, whatever ended it.
 
+mod extras;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use roost_kv::WorkerRank;
-use roost_openai::{ApiError, Flavor};
+use roost_openai::{ApiError, Finish, Flavor};
 use roost_router::AffinityOutcome;
 
 use crate::dispatch::Active;
@@ -14,6 +16,9 @@ use crate::models::Model;
 use crate::respond::choices::Choices;
 use crate::session::Session;
 use crate::shared::Shared;
+
+pub(crate) use self::extras::Extras;
+use self::extras::{Ended, Timing};
 
 /// The books of one request, from its model lookup on. Dropped without a word, it counts as cancelled.
 #[derive(Debug)]
@@ -27,7 +32,10 @@ pub(crate) struct Finisher {
     session: Option<Box<str>>,
     /// The session is over when the answer is whole.
     ends_session: bool,
-    wants_worker_id: bool,
+    extras: Extras,
+    /// The request was ready for a worker.
+    prepared: Option<Instant>,
+    expected_cached_tokens: u32,
     rank: Option<WorkerRank>,
     prefill_rank: Option<WorkerRank>,
     attempts: usize,
@@ -59,7 +67,9 @@ impl Finisher {
             request_id: String::new(),
             session: None,
             ends_session: false,
-            wants_worker_id: false,
+            extras: Extras::default(),
+            prepared: None,
+            expected_cached_tokens: 0,
             rank: None,
             prefill_rank: None,
             attempts: 0,
@@ -87,12 +97,13 @@ impl Finisher {
         self.guard.tokenized(took);
     }
 
-    pub(crate) fn prepared(&mut self, isl: u64, session: &Session, wants_worker_id: bool) {
+    pub(crate) fn prepared(&mut self, isl: u64, session: &Session, extras: Extras) {
         self.isl = isl;
+        self.prepared = Some(Instant::now());
         self.request_id = session.echo();
         self.session = session.id.clone();
         self.ends_session = session.is_final;
-        self.wants_worker_id = wants_worker_id;
+        self.extras = extras;
         self.guard.prepared(isl);
     }
 
@@ -100,6 +111,7 @@ impl Finisher {
     pub(crate) fn answered(&mut self, active: &Active) {
         self.runs_on(active);
         self.affinity = active.affinity;
+        self.expected_cached_tokens = active.expected_cached_tokens;
         self.guard.routed(active.rank, active.expected_cached_tokens);
     }
 
@@ -109,15 +121,36 @@ impl Finisher {
         self.attempts = active.attempts();
     }
 
-    /// `nvext` member of the answer, when it was asked for.
-    pub(crate) fn nvext(&self) -> Option<String> {
-        let rank = self.rank.filter(|_| self.wants_worker_id)?;
-        let prefill = self.prefill_rank.unwrap_or(rank);
-        Some(format!(
-            "{{\"worker_id\":{{\"prefill_worker_id\":{},\"prefill_dp_rank\":{},\
-             \"decode_worker_id\":{},\"decode_dp_rank\":{}}}}}",
-            prefill.worker.0, prefill.dp_rank, rank.worker.0, rank.dp_rank
-        ))
+    /// What was asked for beside the text.
+    pub(crate) fn extras(&self) -> &Extras {
+        &self.extras
+    }
+
+    /// `nvext` member of a chunk that brings these ids.
+    pub(crate) fn nvext(&self, ids: &[u32]) -> Option<String> {
+        self.extras.member(self.ranks(), ids, None)
+    }
+
+    /// `nvext` member of the last chunk of a choice, or of a whole answer; `stop` is the stop string that was met.
+    pub(crate) fn last_nvext(&self, ids: &[u32], finish: Finish, stop: Option<&str>) -> Option<String> {
+        if self.extras.is_empty() {
+            return None;
+        }
+        let hit_rate = f64::from(self.expected_cached_tokens) / (self.isl.max(1) as f64);
+        let timing = Timing {
+            received: self.received,
+            prepared: self.prepared,
+            first_token: self.first_token,
+            now: Instant::now(),
+            hit_rate: hit_rate.min(1.0),
+            queued: self.model.pool.router.snapshot().queue.requests,
+        };
+        self.extras.member(self.ranks(), ids, Some(Ended { finish, stop, timing }))
+    }
+
+    /// Where the prompt and the answer were computed.
+    fn ranks(&self) -> Option<(WorkerRank, WorkerRank)> {
+        self.rank.map(|rank| (self.prefill_rank.unwrap_or(rank), rank))
     }
 
     /// Tokens arrived.

@@ -24,7 +24,7 @@ use roost_wire::message::{
 use self::calls::Calls;
 use self::reading::Parsed;
 pub(crate) use self::reading::Reading;
-use crate::finish::Finisher;
+use crate::finish::{Extras, Finisher};
 use crate::hold::not_ready;
 use crate::models::{Lookup, Model, Waiting};
 use crate::prepare::memory::{PromptError, PromptRequest, Recalled};
@@ -353,7 +353,9 @@ fn complete(
     let salt = salt(&session, &asked.generation);
     let blocks = blocks.unwrap_or_else(|| Blocks::compute(&tokens, model.block_size, hash::seed(None, salt)));
     let engine = finisher.check(engine_request(&model, Arc::clone(&tokens), &asked, &session, salt))?;
-    finisher.prepared(isl, &session, asked.generation.nvext.wants("worker_id"));
+    let id = session.uuid.to_string().into_boxed_str();
+    let extras = Extras::of(&asked.generation.nvext, &id, &tokens, &model.assets.tokenizer);
+    finisher.prepared(isl, &session, extras);
     let counts_reasoning = asked.calls.is_some() && model.assets.parsers.reasons();
     let calls = asked.calls.and_then(|calls| calls.parse(&model, &tokens));
     // Marks of some families are special tokens: the parser must see them.
@@ -388,7 +390,6 @@ fn complete(
     };
     let list = (0..asked.generation.sampling.n.unwrap_or(1)).map(|_| choice()).collect();
     let choices = Choices::new(list, isl, counts_reasoning);
-    let id = session.uuid.to_string().into_boxed_str();
     let pin = Pin {
         worker: session.worker.or(asked.generation.nvext.worker).map(roost_kv::WorkerId),
         dp_rank: session.dp_rank.or(asked.generation.nvext.dp_rank),

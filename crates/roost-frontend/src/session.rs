@@ -1,8 +1,12 @@
 //! Who is asking: session, pins and priority, read from the headers once.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use http::HeaderMap;
 use roost_openai::{SessionAction, SessionControl};
 
+pub(crate) mod metadata;
 #[cfg(test)]
 mod tests;
 
@@ -37,6 +41,8 @@ pub(crate) struct Session {
     pub(crate) tenant: Option<Box<str>>,
     /// The client's name for the request, if it is short and harmless wherever it may be shown.
     pub(crate) request_id: Option<Box<str>>,
+    /// What the client wants the worker to know.
+    pub(crate) metadata: Option<Arc<BTreeMap<String, String>>>,
     /// Our name for it: `x-dynamo-request-id` when that is a UUID, else a new one.
     pub(crate) uuid: uuid::Uuid,
 }
@@ -57,6 +63,7 @@ impl Session {
             priority: number(headers, &["x-dynamo-request-priority"]),
             strict_priority: number(headers, &["x-dynamo-request-strict-priority"]),
             tenant: text(headers, "x-tenant-id").map(Into::into),
+            metadata: None,
             request_id: text(headers, "x-request-id").filter(|id| is_harmless(id)).map(Into::into),
             uuid: text(headers, "x-dynamo-request-id")
                 .and_then(|v| v.parse().ok())

@@ -6,7 +6,7 @@ mod error;
 mod pool;
 mod target;
 
-use std::{net::SocketAddr, sync::Arc, time::SystemTime};
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
 use tokio::time::{self, Instant};
@@ -48,13 +48,15 @@ pub struct Call<'a> {
     pub body: Bytes,
     /// Further headers, such as `traceparent`.
     pub headers: &'a [(&'a str, &'a str)],
+    /// What the client wants the worker to know.
+    pub metadata: Option<&'a BTreeMap<String, String>>,
 }
 
 impl<'a> Call<'a> {
     /// A request without further headers.
     #[must_use]
     pub fn new(id: &'a str, body: Bytes) -> Self {
-        Self { id, body, headers: &[] }
+        Self { id, body, headers: &[], metadata: None }
     }
 }
 
@@ -161,7 +163,10 @@ impl Client {
 
     fn head(&self, target: &Target, call: &Call<'_>, waiting: &Waiting) -> Result<Bytes, CallError> {
         let subject = waiting.subject().to_string();
-        let control = ControlMessage::new(call.id, target.codec, self.listener.address(), &subject);
+        let mut control = ControlMessage::new(call.id, target.codec, self.listener.address(), &subject);
+        if let Some(metadata) = call.metadata {
+            control.metadata.clone_from(metadata);
+        }
         let control = serde_json::to_vec(&control).expect("control messages are JSON");
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let now = now.as_nanos().to_string();

@@ -1,6 +1,6 @@
 //! What a worker was asked, and what became of it, for tests and demonstrations to look at.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -46,6 +46,8 @@ pub struct RequestRecord {
     pub wall: SystemTime,
     /// The prompt as text, when the worker was given a way to decode it.
     pub text: Option<String>,
+    /// What the client wanted the worker to know.
+    pub metadata: BTreeMap<String, String>,
     /// The whole request: token ids, limits, routing, agent context.
     pub request: EngineRequest,
 }

@@ -109,9 +109,14 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     option("disable-frontend-admin-api", Kind::Switch, "Remove `/busy_threshold` and `/debug/routing`.")
         .env(&["DYN_DISABLE_FRONTEND_ADMIN_API"])
         .default("false"),
-    option("metadata-header", Kind::Text, "Prefix of headers passed to the worker as metadata.")
-        .env(&["DYN_METADATA_HEADER"])
-        .refused(NOT_AVAILABLE),
+    option(
+        "metadata-header",
+        Kind::Text,
+        "Prefix of headers passed to the worker as metadata, without the prefix; at most 64 of them and 64 KiB, more is \
+         431.",
+    )
+    .env(&["DYN_METADATA_HEADER"])
+    .default("x-dynamo-meta-"),
     option("http-svc-chat-path", Kind::Text, "Route of chat completions.")
         .env(&["DYN_HTTP_SVC_CHAT_PATH"])
         .default("/v1/chat/completions")

@@ -120,7 +120,9 @@ impl Request<'_> {
         };
         let body = body.map_err(|e| Failure::encode(&e))?;
         let target = crate::plane::target(target);
-        let call = self.shared.client.call(&target, Call::new(&self.prepared.id, body));
+        let metadata = self.prepared.session.metadata.as_deref();
+        let call = Call { metadata, ..Call::new(&self.prepared.id, body) };
+        let call = self.shared.client.call(&target, call);
         let farewell = async {
             instance.gone.cancelled().await;
             tokio::time::sleep(FAREWELL).await;

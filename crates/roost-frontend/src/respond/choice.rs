@@ -157,6 +157,11 @@ impl Choice {
         }
     }
 
+    /// The stop string that ended it.
+    pub(crate) fn stop_string(&self) -> Option<&str> {
+        self.stops.matched()
+    }
+
     /// A stop condition of ours was met while the engine still generates: it must be told.
     pub(crate) fn engine_must_stop(&self) -> bool {
         self.finish.is_some() && !self.engine_finished

@@ -13,13 +13,42 @@ use crate::failure::Failure;
 pub(crate) struct Choices {
     list: Vec<Choice>,
     usage: Usage,
+    /// Ids that counted since they were last taken, if somebody wants them.
+    ids: Option<Vec<u32>>,
 }
 
 impl Choices {
     /// `counts_reasoning`: tokens of the reasoning are counted on their own.
     pub(crate) fn new(list: Vec<Choice>, prompt_tokens: u64, counts_reasoning: bool) -> Self {
         let reasoning_tokens = counts_reasoning.then_some(0);
-        Choices { list, usage: Usage { prompt_tokens, reasoning_tokens, ..Usage::default() } }
+        Choices { list, usage: Usage { prompt_tokens, reasoning_tokens, ..Usage::default() }, ids: None }
+    }
+
+    /// Keeps the ids that count, to be taken.
+    pub(crate) fn keep_ids(&mut self) {
+        self.ids = Some(Vec::new());
+    }
+
+    /// The ids that have counted since the last time, of all choices.
+    pub(crate) fn take_ids(&mut self) -> Vec<u32> {
+        self.ids.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Gives back ids that nothing has shown.
+    pub(crate) fn return_ids(&mut self, ids: Vec<u32>) {
+        if let Some(kept) = &mut self.ids {
+            *kept = ids;
+        }
+    }
+
+    /// The stop string that ended the first choice that one has ended.
+    pub(crate) fn stop_string(&self) -> Option<&str> {
+        self.list.iter().find_map(Choice::stop_string)
+    }
+
+    /// Why the first choice ended.
+    pub(crate) fn finish(&self) -> Option<Finish> {
+        self.list.first().and_then(Choice::finish)
     }
 
     /// Takes one engine item. Returns the number of tokens that counted.
@@ -39,7 +68,11 @@ impl Choices {
             tracing::debug!(index, choices = self.list.len(), "item of a choice that nobody asked for");
             return Ok(0);
         };
-        choice.push(output, &mut self.usage)
+        let counted = choice.push(output, &mut self.usage)?;
+        if let Some(ids) = &mut self.ids {
+            ids.extend_from_slice(&output.token_ids[..(counted as usize).min(output.token_ids.len())]);
+        }
+        Ok(counted)
     }
 
     /// The worker's stream ended normally. A choice that has no reason to be finished is not passed off as whole; one

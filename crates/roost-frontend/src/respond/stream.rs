@@ -95,7 +95,11 @@ impl AnswerBody {
 
     fn begin(&mut self, mut active: Active) {
         self.finisher.answered(&active);
-        if let Some(nvext) = self.finisher.nvext() {
+        self.finisher.extras().write_annotations(&mut self.out);
+        if self.finisher.extras().wants_ids() {
+            self.choices.keep_ids();
+        } else if let Some(nvext) = self.finisher.nvext(&[]) {
+            // The same on every chunk but the last.
             self.writer.set_nvext(nvext);
         }
         let first = active.take_first();
@@ -123,15 +127,27 @@ impl AnswerBody {
     }
 
     fn write_progress(&mut self) {
-        let (writer, out) = (&mut self.writer, &mut self.out);
+        let (writer, out, finisher) = (&mut self.writer, &mut self.out, &self.finisher);
+        let wants_ids = finisher.extras().wants_ids();
+        let mut ids = self.choices.take_ids();
         self.choices.take_pieces(|index, piece, logprobs, usage| {
+            if wants_ids && let Some(nvext) = finisher.nvext(&ids) {
+                writer.set_nvext(nvext);
+                ids.clear();
+            }
             writer.piece(out, index, piece, logprobs, usage);
             logprobs.clear();
         });
+        let stop = self.choices.stop_string().map(str::to_owned);
         self.choices.take_ends(|index, finish, logprobs, usage| {
+            if let Some(nvext) = finisher.last_nvext(&ids, finish, stop.as_deref()) {
+                writer.set_nvext(nvext);
+                ids.clear();
+            }
             writer.finish(out, index, finish, logprobs, usage);
             logprobs.clear();
         });
+        self.choices.return_ids(ids);
         self.finish_sent = self.choices.is_finished();
     }
 

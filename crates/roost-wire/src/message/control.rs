@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
@@ -19,6 +20,9 @@ pub struct ControlMessage {
     pub payload_codec: Option<Codec>,
     /// Where the answer goes.
     pub connection_info: ConnectionInfo,
+    /// What the client wants the worker to know.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub metadata: BTreeMap<String, String>,
 }
 
 /// A transport and what it needs to reach the frontend.
@@ -63,6 +67,7 @@ impl ControlMessage {
                 transport: ConnectionInfo::TCP.to_owned(),
                 info: serde_json::to_string(&info).expect("addresses and strings are always JSON"),
             },
+            metadata: BTreeMap::new(),
         }
     }
 

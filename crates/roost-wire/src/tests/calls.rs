@@ -24,6 +24,7 @@ async fn an_answer_streams_to_its_end() {
             id: "the-id",
             body: sent.encode(codec, TokenIdFormat::Array).unwrap(),
             headers: &[("traceparent", "00-1-2-01")],
+            metadata: None,
         };
         let target = Target { codec, ..target(worker.address()) };
         let mut stream = within(frontend.client.call(&target, call)).await.unwrap();

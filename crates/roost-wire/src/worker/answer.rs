@@ -150,6 +150,7 @@ impl Writer<'_> {
         };
         let context = RequestContext {
             id: control.id.into(),
+            metadata: control.metadata,
             path,
             codec,
             headers,

@@ -1,4 +1,4 @@
-use std::{fmt, pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, fmt, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use futures_core::Stream;
@@ -61,6 +61,8 @@ pub struct RequestContext {
     pub codec: Codec,
     /// Headers in the order sent.
     pub headers: Vec<(String, String)>,
+    /// What the client wants the worker to know.
+    pub metadata: BTreeMap<String, String>,
     /// Tells when the frontend does not want the answer any more.
     pub cancellation: Cancellation,
 }

@@ -42,13 +42,14 @@ impl GenerateHandler {
         }
     }
 
-    fn note(&self, id: &str, request: &EngineRequest) {
+    fn note(&self, context: &RequestContext, request: &EngineRequest) {
         if !self.journal.is_recording() {
             return;
         }
         let text = self.text.as_ref().map(|codec| codec.decode(&request.token_ids));
         let record = RequestRecord {
-            id: id.to_owned(),
+            id: context.id.to_string(),
+            metadata: context.metadata.clone(),
             worker_id: self.worker_id,
             at: Instant::now(),
             wall: SystemTime::now(),
@@ -60,7 +61,7 @@ impl GenerateHandler {
 
     fn begin(&self, context: RequestContext, body: &[u8]) -> Result<ItemStream, DynamoError> {
         let request = EngineRequest::decode(context.codec, body)?;
-        self.note(&context.id, &request);
+        self.note(&context, &request);
         let cancel = Cancel::new();
         let engine_context = EngineContext { id: context.id.to_string(), cancel: cancel.clone() };
         Ok(Box::pin(Answer {
