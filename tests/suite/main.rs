@@ -19,6 +19,7 @@ mod interop;
 mod kubernetes;
 mod limits;
 mod matrix;
+mod memory;
 mod metrics;
 mod migration;
 mod nats;

@@ -1,31 +1,39 @@
 //! Which rank holds which blocks, exactly, from the workers' events.
 //!
-//! Every block is known by its sequence hash, so equal prefixes are one node whatever the engines call
-//! them. A node carries two sets of owners: those that *hold* the block, and those that are *credited*
-//! with it because they also hold everything before it. The credited sets shrink monotonically along a
-//! prompt, which is what lets a lookup search for the few places where they change instead of visiting
-//! every block.
+//! Every block is known by its sequence hash, so equal prefixes are one place whatever the engines call them. Blocks
+//! are kept in runs of up to a window of 32; who holds which of a run's blocks is a bit mask per owner. A run also has
+//! the set of owners that are *credited* with its end, because they hold it and everything before it. The credited sets
+//! shrink monotonically along a prompt, which is what lets a lookup search the ends of windows for the few places where
+//! they change instead of visiting every block.
 //!
 //! One writer at a time changes the tree, in short steps; lookups run between the steps.
 
 use parking_lot::{Mutex, RwLock};
 
 use crate::{KvEvent, KvEventData, Overlap, SequenceHash, StoredBlock, WorkerId, WorkerRank};
-use view::View;
-use writer::{Lane, Writer};
+use lanes::Lane;
+use view::{Place, View};
+use writer::Writer;
 
+mod lanes;
 mod lookup;
+mod names;
 #[cfg(test)]
 mod oracle;
+mod run;
 mod sets;
 mod slab;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 mod view;
 mod writer;
 
 /// Blocks changed in one step. Bounds how long a lookup waits for a large event.
 const STEP_BLOCKS: u32 = 64;
+
+/// Runs given up in one step.
+const STEP_RUNS: u32 = 16;
 
 /// The exact prefix index of one model.
 ///
@@ -87,30 +95,29 @@ impl Index {
         let mut writer = self.writer.lock();
         match &event.data {
             KvEventData::Stored { parent, blocks } => {
-                let lane = writer.lane(&mut self.view.write(), event.rank, event.tier);
+                let lane = writer.lanes.lane(&mut self.view.write(), event.rank, event.tier);
                 let parent = match *parent {
                     None => Some(None),
                     Some(hash) if blocks.iter().any(|block| block.engine == hash) => None,
-                    Some(hash) => writer.find(event.rank, lane, hash).map(Some),
+                    Some(hash) => writer.find(&self.view.read(), &lane, hash).map(Some),
                 };
                 match parent {
-                    Some(parent) => self.store(&mut writer, lane, parent, blocks),
+                    Some(parent) => self.store(&mut writer, &lane, parent, blocks),
                     None => writer.skip_event(blocks.len()),
                 }
             }
             KvEventData::Removed { blocks } => {
                 let mut applied = Applied::default();
-                if let Some(lane) = writer.known_lane(event.rank, event.tier) {
+                if let Some(lane) = writer.lanes.known(event.rank, event.tier) {
                     for step in blocks.chunks(STEP_BLOCKS as usize) {
-                        writer.approach_remove(&self.view.read(), lane, step);
-                        let view = &mut self.view.write();
-                        step.iter().for_each(|&hash| writer.remove(view, lane, hash, &mut applied));
+                        writer.approach_remove(step);
+                        writer.remove(&mut self.view.write(), &lane, step, &mut applied);
                     }
                 } else {
                     applied.unknown_removed = u32::try_from(blocks.len()).unwrap_or(u32::MAX);
                 }
                 writer.count_unknown(applied.unknown_removed);
-                self.shrink_if_empty(&mut writer);
+                self.shrink(&mut writer);
                 applied
             }
             KvEventData::Cleared => {
@@ -127,7 +134,7 @@ impl Index {
     /// Forgets everything about a worker. Returns the number of blocks its ranks held.
     pub fn remove_worker(&self, worker: WorkerId) -> u32 {
         let mut writer = self.writer.lock();
-        let ranks = writer.ranks_of(worker);
+        let ranks = writer.lanes.ranks_of(worker);
         ranks.into_iter().map(|rank| self.drop_rank(&mut writer, rank)).sum()
     }
 
@@ -150,24 +157,21 @@ impl Index {
     fn store(
         &self,
         writer: &mut Writer,
-        lane: Lane,
-        mut parent: Option<u32>,
+        lane: &Lane,
+        mut parent: Option<Place>,
         blocks: &[StoredBlock],
     ) -> Applied {
         let mut applied = Applied::default();
         let mut steps = blocks.chunks(STEP_BLOCKS as usize);
         for step in &mut steps {
             // The only writer reads without holding up lookups.
-            writer.approach_store(&self.view.read(), lane, parent, step);
-            let view = &mut self.view.write();
-            for (index, block) in step.iter().enumerate() {
-                match writer.store(view, lane, parent, (index, *block), &mut applied) {
-                    Some(node) => parent = Some(node),
-                    None => {
-                        let left = step.len() - index + steps.map(<[_]>::len).sum::<usize>();
-                        applied.skipped += writer.skip_event(left).skipped;
-                        return applied;
-                    }
+            writer.approach_store(&self.view.read(), parent, step);
+            match writer.store(&mut self.view.write(), lane, parent, step, &mut applied) {
+                Ok(last) => parent = last,
+                Err(position) => {
+                    let left = step.len() - position + steps.map(<[_]>::len).sum::<usize>();
+                    applied.skipped += writer.skip_event(left).skipped;
+                    return applied;
                 }
             }
         }
@@ -175,22 +179,16 @@ impl Index {
     }
 
     fn drop_rank(&self, writer: &mut Writer, rank: WorkerRank) -> u32 {
-        let Some(mut doomed) = writer.detach_rank(&mut self.view.write(), rank) else { return 0 };
-        let mut removed = 0;
-        loop {
-            let step = writer.release(&mut self.view.write(), &mut doomed, STEP_BLOCKS);
-            removed += step;
-            if step == 0 {
-                break;
-            }
-        }
-        writer.retire(doomed);
-        self.shrink_if_empty(writer);
+        let Some(mut doomed) = writer.lanes.detach(&mut self.view.write(), rank) else { return 0 };
+        while writer.release(&mut self.view.write(), &mut doomed, STEP_RUNS) {}
+        let removed = u32::try_from(doomed.residencies).unwrap_or(u32::MAX);
+        writer.lanes.retire(doomed);
+        self.shrink(writer);
         removed
     }
 
-    fn shrink_if_empty(&self, writer: &mut Writer) {
-        if writer.is_empty() {
+    fn shrink(&self, writer: &mut Writer) {
+        if writer.is_sparse() {
             writer.shrink(&mut self.view.write());
         }
     }

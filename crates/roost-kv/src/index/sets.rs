@@ -67,6 +67,12 @@ impl Sets {
         toggled
     }
 
+    /// Gives a reference to `set` up.
+    pub(super) fn drop_all(&mut self, set: SetId) {
+        self.last = None;
+        self.release(set);
+    }
+
     /// Number of distinct sets, the empty one included.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {

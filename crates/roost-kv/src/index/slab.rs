@@ -1,54 +1,54 @@
 //! Growable storage that never moves or over-allocates: fixed chunks instead of a doubling vector.
 
-const CHUNK_BITS: u32 = 10;
-const CHUNK: usize = 1 << CHUNK_BITS;
+const PAGE_BITS: u32 = 8;
+const PAGE: usize = 1 << PAGE_BITS;
 
 /// Values addressed by a dense index. The owner keeps track of which indices are in use.
 #[derive(Debug)]
 pub(super) struct Slab<T> {
-    chunks: Vec<Vec<T>>,
+    pages: Vec<Vec<T>>,
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Self { chunks: Vec::new() }
+        Self { pages: Vec::new() }
     }
 }
 
-impl<T: Copy> Slab<T> {
+impl<T> Slab<T> {
     /// Sets the value at `index`, which is in use or the next new one.
     pub(super) fn put(&mut self, index: u32, value: T) {
-        let (chunk, offset) = split(index);
-        if chunk == self.chunks.len() {
-            self.chunks.push(Vec::with_capacity(CHUNK));
+        let (page, offset) = split(index);
+        if page == self.pages.len() {
+            self.pages.push(Vec::with_capacity(PAGE));
         }
-        let chunk = &mut self.chunks[chunk];
-        if offset == chunk.len() {
-            chunk.push(value);
+        let page = &mut self.pages[page];
+        if offset == page.len() {
+            page.push(value);
         } else {
-            chunk[offset] = value;
+            page[offset] = value;
         }
     }
 
-    pub(super) fn get(&self, index: u32) -> T {
-        let (chunk, offset) = split(index);
-        self.chunks[chunk][offset]
+    pub(super) fn get(&self, index: u32) -> &T {
+        let (page, offset) = split(index);
+        &self.pages[page][offset]
     }
 
     pub(super) fn get_mut(&mut self, index: u32) -> &mut T {
-        let (chunk, offset) = split(index);
-        &mut self.chunks[chunk][offset]
+        let (page, offset) = split(index);
+        &mut self.pages[page][offset]
     }
 
     pub(super) fn clear(&mut self) {
-        self.chunks = Vec::new();
+        self.pages = Vec::new();
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.chunks.len() * CHUNK * size_of::<T>()
+        self.pages.len() * PAGE * size_of::<T>()
     }
 }
 
 fn split(index: u32) -> (usize, usize) {
-    ((index >> CHUNK_BITS) as usize, index as usize & (CHUNK - 1))
+    ((index >> PAGE_BITS) as usize, index as usize & (PAGE - 1))
 }

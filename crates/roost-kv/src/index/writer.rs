@@ -1,246 +1,387 @@
-//! Changing the tree: stores, removals, and the upkeep of the credited sets.
+//! Changing the tree: stores and removals.
 
-use std::collections::BTreeMap;
+use hashbrown::HashTable;
 
-use hashbrown::{HashMap, HashTable, hash_table};
-
-use super::sets::EMPTY;
-use super::view::{NONE, Node, View, mix};
+use super::lanes::{Lane, Lanes};
+use super::names::Names;
+use super::run::{Block, Run, WINDOW};
+use super::upkeep::Touched;
+use super::view::{NONE, Place, View, mix};
 use super::{Applied, IndexStats};
 use crate::hash::next_sequence_hash;
-use crate::{EngineHash, SequenceHash, StoredBlock, Tier, WorkerId, WorkerRank};
+use crate::{EngineHash, SequenceHash, StoredBlock, WorkerRank};
 
-/// Coverage of a rank that misses a block: no tier.
-const UNCOVERED: usize = Tier::ALL.len();
-
-/// One owner in one tier, by its dense number, with the lanes of the same rank.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lane {
-    id: u32,
-    /// Lanes of the rank by tier, [`NONE`] where it has none.
-    rank: [u32; Tier::ALL.len()],
-}
-
-/// What only the writer needs: the shape of the tree and the engines' names.
+/// What only the writer needs: the engines' names, what each lane holds, and the state of a change in progress.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
-    /// Nodes ever allocated; those not in use are in `free`.
+    /// Runs ever allocated; those not in use are in `free`.
     allocated: u32,
     free: Vec<u32>,
-    ranks: BTreeMap<WorkerRank, [u32; Tier::ALL.len()]>,
-    /// The blocks each lane holds.
-    lanes: Vec<Holdings>,
-    free_lanes: Vec<u32>,
-    unheld: usize,
+    pub(super) lanes: Lanes,
+    pub(super) names: Names,
+    blocks: usize,
+    pub(super) unheld: usize,
+    /// Room for blocks in all runs.
+    capacity: usize,
     skipped_events: u64,
     unknown_removed_blocks: u64,
+    /// The run that is being changed and has not been brought up to date.
+    pub(super) touched: Option<Touched>,
     /// Scratch space of the upkeep.
-    pending: Vec<u32>,
-    /// Scratch space of the passes that bring memory near.
-    near: Vec<u32>,
+    pub(super) pending: Vec<(u32, usize, usize)>,
     hashes: Vec<SequenceHash>,
 }
 
-/// The blocks of one lane by the engine's names.
-#[derive(Debug, Default)]
-struct Holdings {
-    /// Packed: the name's low and high half and the node.
-    names: HashTable<[u32; 3]>,
-    aliases: Aliases,
+/// What became of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trimmed {
+    Not,
+    Shorter,
+    Gone,
 }
-
-/// The lanes of a rank that is being dropped, with what is left of them.
-#[derive(Debug)]
-pub(super) struct Doomed {
-    lanes: Vec<(u32, hash_table::IntoIter<[u32; 3]>, Aliases)>,
-    retired: Vec<u32>,
-}
-
-/// Nodes that an engine holds under several names: how many besides one.
-type Aliases = HashMap<u32, u32, foldhash::fast::FixedState>;
-
-// === impl Writer: owners ===
 
 impl Writer {
-    /// Returns the lane of an owner, made on first use.
-    pub(super) fn lane(&mut self, view: &mut View, rank: WorkerRank, tier: Tier) -> Lane {
-        let lanes = self.ranks.entry(rank).or_insert([NONE; Tier::ALL.len()]);
-        let slot = &mut lanes[tier.index()];
-        if *slot == NONE {
-            *slot = self.free_lanes.pop().unwrap_or_else(|| {
-                self.lanes.push(Holdings::default());
-                view.owners.push(None);
-                u32::try_from(self.lanes.len() - 1).expect("owners are workers; there are fewer than 2^32")
-            });
-            view.owners[*slot as usize] = Some((rank, tier));
-        }
-        Lane { id: *slot, rank: *lanes }
+    /// Finds the block that a rank calls `hash`, in this lane first and then in its other tiers.
+    pub(super) fn find(&self, view: &View, lane: &Lane, hash: EngineHash) -> Option<Place> {
+        let others = lane.rank.into_iter().filter(|&id| id != NONE && id != lane.id);
+        std::iter::once(lane.id).chain(others).find_map(|id| self.names.find(view, id, hash))
     }
 
-    pub(super) fn known_lane(&self, rank: WorkerRank, tier: Tier) -> Option<Lane> {
-        let lanes = *self.ranks.get(&rank)?;
-        let id = lanes[tier.index()];
-        (id != NONE).then_some(Lane { id, rank: lanes })
-    }
-
-    pub(super) fn ranks_of(&self, worker: WorkerId) -> Vec<WorkerRank> {
-        let all = WorkerRank::new(worker, 0)..=WorkerRank::new(worker, u32::MAX);
-        self.ranks.range(all).map(|(rank, _)| *rank).collect()
-    }
-
-    pub(super) fn rank_blocks(&self, rank: WorkerRank) -> usize {
-        let lanes = self.ranks.get(&rank).into_iter().flatten();
-        lanes.filter(|&&lane| lane != NONE).map(|&lane| self.lanes[lane as usize].names.len()).sum()
-    }
-
-    /// Takes a rank out of sight of lookups; its blocks are given back with [`Writer::release`].
-    pub(super) fn detach_rank(&mut self, view: &mut View, rank: WorkerRank) -> Option<Doomed> {
-        let ids: Vec<u32> = self.ranks.remove(&rank)?.into_iter().filter(|&lane| lane != NONE).collect();
-        let take = |&id: &u32| {
-            view.owners[id as usize] = None;
-            let holdings = std::mem::take(&mut self.lanes[id as usize]);
-            (id, holdings.names.into_iter(), holdings.aliases)
-        };
-        Some(Doomed { lanes: ids.iter().map(take).collect(), retired: ids })
-    }
-
-    /// Gives back up to `limit` blocks of a detached rank; 0 when none is left.
-    pub(super) fn release(&mut self, view: &mut View, doomed: &mut Doomed, limit: u32) -> u32 {
-        let mut released = 0;
-        while released < limit {
-            let Some((lane, names, aliases)) = doomed.lanes.last_mut() else { break };
-            let Some([_, _, node]) = names.next() else {
-                doomed.lanes.pop();
-                continue;
-            };
-            released += 1;
-            // A node with several names is given back with the last of them.
-            if let Some(more) = aliases.get_mut(&node)
-                && *more > 0
-            {
-                *more -= 1;
-                continue;
-            }
-            self.unhold(view, node, *lane);
-            self.set_credit(view, node, *lane, false);
-            self.collect(view, node);
-        }
-        released
-    }
-
-    /// Makes the lanes of a fully released rank available again.
-    pub(super) fn retire(&mut self, doomed: Doomed) {
-        self.free_lanes.extend(doomed.retired);
-    }
-}
-
-// === impl Writer: blocks ===
-
-impl Writer {
-    /// Finds the node that a rank calls `hash`, in this lane first and then in its other tiers.
-    pub(super) fn find(&self, rank: WorkerRank, lane: Lane, hash: EngineHash) -> Option<u32> {
-        let others = self.ranks.get(&rank).into_iter().flatten().copied();
-        let lanes = std::iter::once(lane.id).chain(others.filter(|&id| id != NONE && id != lane.id));
-        lanes.into_iter().find_map(|id| self.lanes[id as usize].get(hash))
-    }
-
-    /// Chains the hashes of a step of blocks and reads the places where they and their names are or will be.
+    /// Chains the hashes of a step of blocks and reads the places where their names are or will be.
     ///
-    /// Changing a block waits for memory several times in a row. Here the waits of all blocks overlap.
-    pub(super) fn approach_store(
-        &mut self,
-        view: &View,
-        lane: Lane,
-        parent: Option<u32>,
-        step: &[StoredBlock],
-    ) {
-        let mut before = parent.map(|node| view.nodes.get(node).sequence);
+    /// Changing a name waits for memory several times in a row. Here the waits of all blocks overlap.
+    pub(super) fn approach_store(&mut self, view: &View, parent: Option<Place>, step: &[StoredBlock]) {
+        let mut before = parent.map(|place| view.block(place).sequence);
         self.hashes.clear();
         for block in step {
             let hash = next_sequence_hash(before, block.local);
             self.hashes.push(hash);
             before = Some(hash);
         }
-        let known = self.hashes.iter().filter(|hash| view.node(**hash).is_some()).count();
-        let holdings = &self.lanes[lane.id as usize];
-        let named = step.iter().filter(|block| holdings.get(block.engine).is_some()).count();
-        std::hint::black_box((known, named));
+        std::hint::black_box(step.iter().filter(|block| self.names.approach(block.engine).is_some()).count());
     }
 
     /// Reads the places of blocks that are about to be removed, for the same reason.
-    pub(super) fn approach_remove(&mut self, view: &View, lane: Lane, step: &[EngineHash]) {
-        let holdings = &self.lanes[lane.id as usize];
-        self.near.clear();
-        self.near.extend(step.iter().filter_map(|&hash| holdings.get(hash)));
-        self.hashes.clear();
-        self.hashes.extend(self.near.iter().map(|&node| view.nodes.get(node).sequence));
-        let places = self.hashes.iter().zip(&self.near);
-        let found =
-            places.filter(|(hash, node)| view.table.find(mix(hash.0), |other| other == *node).is_some());
-        std::hint::black_box(found.count());
+    pub(super) fn approach_remove(&mut self, step: &[EngineHash]) {
+        std::hint::black_box(step.iter().filter(|hash| self.names.approach(**hash).is_some()).count());
     }
 
-    /// Adds a block of the step that was approached, by its position there, after `parent`. Returns its node, or `None` if its hash is taken by another prefix.
+    /// Adds the blocks of the step that was approached after `parent`. Returns the place of the last, or `Err` with the
+    /// position of a block whose hash is taken by another prefix.
     pub(super) fn store(
         &mut self,
         view: &mut View,
-        lane: Lane,
-        parent: Option<u32>,
-        (position, block): (usize, StoredBlock),
+        lane: &Lane,
+        mut parent: Option<Place>,
+        step: &[StoredBlock],
         applied: &mut Applied,
-    ) -> Option<u32> {
-        let hash = self.hashes[position];
-        let parent = parent.unwrap_or(NONE);
-        let node = match view.node(hash) {
-            Some(node) if view.nodes.get(node).parent == parent => node,
-            Some(_) => return None,
-            None => self.add_node(view, hash, parent),
-        };
-        match self.lanes[lane.id as usize].get(block.engine) {
-            Some(known) if known == node => {
-                applied.duplicate += 1;
-                return Some(node);
+    ) -> Result<Option<Place>, usize> {
+        for (position, block) in step.iter().enumerate() {
+            let block = Block { sequence: self.hashes[position], name: block.engine };
+            match self.store_one(view, lane, parent, (block, step.len() - position), applied) {
+                Some(place) => parent = Some(place),
+                None => {
+                    self.settle(view);
+                    return Err(position);
+                }
             }
+        }
+        self.settle(view);
+        Ok(parent)
+    }
+
+    fn store_one(
+        &mut self,
+        view: &mut View,
+        lane: &Lane,
+        parent: Option<Place>,
+        (block, to_come): (Block, usize),
+        applied: &mut Applied,
+    ) -> Option<Place> {
+        let (place, is_new, may_be_known) = match self.existing(view, parent, block)? {
+            Some(place) => (place, false, true),
+            None => {
+                let (place, may_be_known) = self.add(view, lane, parent, (block, to_come));
+                (place, true, may_be_known)
+            }
+        };
+        let known = match may_be_known {
+            true => self.names.find(view, lane.id, block.name),
+            false => None,
+        };
+        if known == Some(place) {
+            applied.duplicate += 1;
+            return Some(place);
+        }
+        self.touch(view, place.run(), lane);
+        let run = view.runs.get_mut(place.run());
+        let bit = 1 << place.index();
+        let held = run.held(lane.id);
+        let kept = run.blocks[usize::from(place.index())].name;
+        if held & bit == 0 {
+            let was_unheld = is_new || run.held_by_any() & bit == 0;
+            run.set_held(lane.id, held | bit);
+            self.unheld -= usize::from(was_unheld);
+            if was_unheld && !is_new && kept != block.name {
+                // Nobody calls it by the old name.
+                run.blocks[usize::from(place.index())].name = block.name;
+                self.names.drop_kept(kept, place);
+                self.names.keep(block.name, place);
+            }
+            if held == 0 {
+                self.lanes.holdings(lane.id).runs.insert(place.run());
+            }
+        }
+        if known.is_some() {
             // The engine uses the name for other content: we missed the removal of the old.
-            Some(_) => self.remove(view, lane, block.engine, applied),
-            None => {}
+            self.remove_one(view, lane, block.name, applied);
+            self.settle(view);
         }
-        let holdings = &mut self.lanes[lane.id as usize];
-        holdings.insert(block.engine, node);
+        let kept = view.block(place).name;
+        self.names.add(kept, lane.id, place, block.name, held & bit != 0);
+        self.lanes.holdings(lane.id).residencies += 1;
         applied.stored += 1;
-        let held = view.nodes.get(node).held;
-        if view.sets.contains(held, lane.id) {
-            *holdings.aliases.entry(node).or_insert(0) += 1;
-            return Some(node);
-        }
-        if held == EMPTY {
-            self.unheld -= 1;
-        }
-        view.nodes.get_mut(node).held = view.sets.toggle(held, lane.id);
-        self.update_credit(view, node, &lane.rank);
-        Some(node)
+        Some(place)
     }
 
-    /// Drops one block of a lane by the engine's name.
-    pub(super) fn remove(&mut self, view: &mut View, lane: Lane, hash: EngineHash, applied: &mut Applied) {
-        let holdings = &mut self.lanes[lane.id as usize];
-        let Some(node) = holdings.take(hash) else {
-            applied.unknown_removed += 1;
-            return;
-        };
-        applied.removed += 1;
-        if let Some(more) = holdings.aliases.get_mut(&node) {
-            *more -= 1;
-            if *more == 0 {
-                holdings.aliases.remove(&node);
+    /// Returns the place of a block after `parent` if there is one. The outer `None`: its hash is taken by another
+    /// prefix.
+    fn existing(&self, view: &View, parent: Option<Place>, block: Block) -> Option<Option<Place>> {
+        if let Some(place) = parent {
+            let run = view.runs.get(place.run());
+            if let Some(next) = run.blocks.get(usize::from(place.index()) + 1)
+                && next.sequence == block.sequence
+            {
+                return Some(Some(Place::new(place.run(), place.index() + 1)));
             }
-            return;
+            if run.first_child == NONE {
+                return Some(None);
+            }
         }
-        self.unhold(view, node, lane.id);
-        self.update_credit(view, node, &lane.rank);
-        self.collect(view, node);
+        if let Some(head) = view.head(block.sequence) {
+            let run = view.runs.get(head);
+            let follows = match parent {
+                Some(place) => run.parent == place.run() && run.attached == place.index(),
+                None => run.parent == NONE,
+            };
+            return follows.then_some(Some(Place::new(head, 0)));
+        }
+        Some(None)
     }
 
+    /// Adds a block, the first of so many, after `parent`. Tells whether its name may be in use.
+    fn add(
+        &mut self,
+        view: &mut View,
+        lane: &Lane,
+        parent: Option<Place>,
+        (block, to_come): (Block, usize),
+    ) -> (Place, bool) {
+        let run = match parent {
+            Some(place) if self.can_grow(view, lane, place) => place.run(),
+            _ => self.add_run(view, parent, block.sequence),
+        };
+        let index = self.push(view, run, block, to_come);
+        let place = Place::new(run, index);
+        (place, self.names.keep(block.name, place))
+    }
+
+    /// Tells whether a block after `last` becomes part of its run: only the end of a run that nobody else holds grows.
+    fn can_grow(&self, view: &View, lane: &Lane, last: Place) -> bool {
+        let run = view.runs.get(last.run());
+        last.index() + 1 == run.len()
+            && !run.ends_window()
+            && run.first_child == NONE
+            && run.is_private(lane.id)
+    }
+
+    /// Removes a step of blocks by the engine's names.
+    pub(super) fn remove(
+        &mut self,
+        view: &mut View,
+        lane: &Lane,
+        step: &[EngineHash],
+        applied: &mut Applied,
+    ) {
+        let mut last = None;
+        for &hash in step {
+            // Engines drop the ends of prompts: most often it is the block before the last one.
+            let before = last.filter(|place| self.names.is_kept_by(view, lane.id, *place, hash));
+            let place = before.or_else(|| self.names.find(view, lane.id, hash));
+            last = place.and_then(Place::before);
+            match place {
+                Some(place) => self.remove_at(view, lane, place, hash, applied),
+                None => applied.unknown_removed += 1,
+            }
+        }
+        self.settle(view);
+    }
+
+    fn remove_one(&mut self, view: &mut View, lane: &Lane, hash: EngineHash, applied: &mut Applied) {
+        match self.names.find(view, lane.id, hash) {
+            Some(place) => self.remove_at(view, lane, place, hash, applied),
+            None => applied.unknown_removed += 1,
+        }
+    }
+
+    fn remove_at(
+        &mut self,
+        view: &mut View,
+        lane: &Lane,
+        place: Place,
+        hash: EngineHash,
+        applied: &mut Applied,
+    ) {
+        applied.removed += 1;
+        self.lanes.holdings(lane.id).residencies -= 1;
+        if self.names.take(lane.id, place, hash) {
+            return;
+        }
+        self.touch(view, place.run(), lane);
+        let run = view.runs.get_mut(place.run());
+        let bit = 1 << place.index();
+        let left = run.held(lane.id) & !bit;
+        run.set_held(lane.id, left);
+        self.unheld += usize::from(run.held_by_any() & bit == 0);
+        if left == 0 {
+            self.lanes.holdings(lane.id).runs.remove(&place.run());
+        }
+    }
+}
+
+// === impl Writer: runs ===
+
+impl Writer {
+    /// Makes an empty run after `parent`.
+    fn add_run(&mut self, view: &mut View, parent: Option<Place>, first: SequenceHash) -> u32 {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.allocated += 1;
+            self.allocated - 1
+        });
+        let mut run = match parent {
+            None => Run::new(NONE, 0, 0),
+            Some(place) => {
+                let start = (usize::from(view.runs.get(place.run()).start + place.index()) + 1) % WINDOW;
+                Run::new(place.run(), place.index(), start as u8)
+            }
+        };
+        if let Some(place) = parent {
+            run.next = std::mem::replace(&mut view.runs.get_mut(place.run()).first_child, number);
+            if run.next != NONE {
+                view.runs.get_mut(run.next).previous = number;
+            }
+        }
+        view.runs.put(number, run);
+        view.heads.insert_unique(mix(first.0), number, |&run| mix(view.runs.get(run).blocks[0].sequence.0));
+        number
+    }
+
+    /// Adds a block, the first of so many, at the end of a run.
+    fn push(&mut self, view: &mut View, number: u32, block: Block, to_come: usize) -> u8 {
+        let run = view.runs.get_mut(number);
+        let index = run.len();
+        if run.blocks.len() == run.blocks.capacity() {
+            let before = run.blocks.capacity();
+            let room = WINDOW - usize::from(run.start);
+            let wanted = (before * 2).max(before + to_come).max(4);
+            run.blocks.reserve_exact(wanted.min(room).saturating_sub(before).max(1));
+            self.capacity += run.blocks.capacity() - before;
+        }
+        run.blocks.push(block);
+        let ends_window = run.ends_window();
+        self.blocks += 1;
+        self.unheld += 1;
+        if ends_window {
+            let View { ends, runs, .. } = view;
+            let hash = |&run: &u32| mix(runs.get(run).blocks.last().map_or(0, |last| last.sequence.0));
+            ends.insert_unique(mix(block.sequence.0), number, hash);
+        }
+        index
+    }
+
+    /// Frees the blocks at the end of a run that nobody holds and nothing follows, and then those before the run. The
+    /// credited set of a run that is left shorter is made true.
+    pub(super) fn collect(&mut self, view: &mut View, mut number: u32) {
+        while number != NONE {
+            let parent = view.runs.get(number).parent;
+            match self.trim(view, number) {
+                Trimmed::Gone => number = parent,
+                Trimmed::Shorter => return self.credit_all(view, number),
+                Trimmed::Not => return,
+            }
+        }
+    }
+
+    /// Frees the blocks at the end of a run that nobody holds and nothing follows.
+    pub(super) fn trim(&mut self, view: &mut View, number: u32) -> Trimmed {
+        let run = view.runs.get(number);
+        let mut keep = WINDOW - run.held_by_any().leading_zeros() as usize;
+        let mut child = run.first_child;
+        while child != NONE {
+            let run = view.runs.get(child);
+            keep = keep.max(usize::from(run.attached) + 1);
+            child = run.next;
+        }
+        if keep >= run.blocks.len() {
+            return Trimmed::Not;
+        }
+        self.truncate(view, number, keep);
+        if keep > 0 {
+            return Trimmed::Shorter;
+        }
+        self.unlink(view, number);
+        Trimmed::Gone
+    }
+
+    fn truncate(&mut self, view: &mut View, number: u32, keep: usize) {
+        let View { runs, ends, heads, .. } = view;
+        let run = runs.get_mut(number);
+        if run.ends_window()
+            && let Some(last) = run.blocks.last()
+            && let Ok(entry) = ends.find_entry(mix(last.sequence.0), |&other| other == number)
+        {
+            entry.remove();
+        }
+        if keep == 0
+            && let Ok(entry) = heads.find_entry(mix(run.blocks[0].sequence.0), |&other| other == number)
+        {
+            entry.remove();
+        }
+        let gone = run.blocks.len() - keep;
+        self.blocks -= gone;
+        self.unheld -= gone;
+        for (index, block) in run.blocks.iter().enumerate().skip(keep) {
+            self.names.drop_kept(block.name, Place::new(number, index as u8));
+        }
+        run.blocks.truncate(keep);
+        let before = run.blocks.capacity();
+        if keep * 4 <= before {
+            run.blocks.shrink_to(keep);
+        }
+        self.capacity -= before - run.blocks.capacity();
+    }
+
+    /// Takes a run without blocks out of the tree.
+    fn unlink(&mut self, view: &mut View, number: u32) {
+        let set = view.runs.get(number).credited;
+        view.sets.drop_all(set);
+        let Run { parent, next, previous, .. } = *view.runs.get(number);
+        if next != NONE {
+            view.runs.get_mut(next).previous = previous;
+        }
+        if previous != NONE {
+            view.runs.get_mut(previous).next = next;
+        } else if parent != NONE {
+            view.runs.get_mut(parent).first_child = next;
+        }
+        view.runs.put(number, Run::new(NONE, 0, 0));
+        self.free.push(number);
+    }
+}
+
+// === impl Writer: sizes ===
+
+impl Writer {
     /// Counts a store that could not be placed.
     pub(super) fn skip_event(&mut self, blocks: usize) -> Applied {
         self.skipped_events += 1;
@@ -251,167 +392,55 @@ impl Writer {
         self.unknown_removed_blocks += u64::from(blocks);
     }
 
-    fn add_node(&mut self, view: &mut View, hash: SequenceHash, parent: u32) -> u32 {
-        let node = self.free.pop().unwrap_or_else(|| {
-            self.allocated += 1;
-            self.allocated - 1
-        });
-        let mut next = NONE;
-        if parent != NONE {
-            next = std::mem::replace(&mut view.nodes.get_mut(parent).first_child, node);
-        }
-        if next != NONE {
-            view.nodes.get_mut(next).previous = node;
-        }
-        let (sequence, previous) = (hash, NONE);
-        let (credited, held, first_child) = (EMPTY, EMPTY, NONE);
-        view.nodes.put(node, Node { sequence, credited, held, parent, first_child, next, previous });
-        view.table.insert_unique(mix(hash.0), node, |&node| mix(view.nodes.get(node).sequence.0));
-        self.unheld += 1;
-        node
+    pub(super) fn rank_blocks(&self, rank: WorkerRank) -> usize {
+        self.lanes.rank_blocks(rank)
     }
 
-    /// Frees a node that nobody holds and nothing follows, and the nodes before it that this leaves bare.
-    fn collect(&mut self, view: &mut View, mut node: u32) {
-        while node != NONE {
-            let link = view.nodes.get(node);
-            if link.held != EMPTY || link.first_child != NONE {
-                return;
-            }
-            if link.next != NONE {
-                view.nodes.get_mut(link.next).previous = link.previous;
-            }
-            if link.previous != NONE {
-                view.nodes.get_mut(link.previous).next = link.next;
-            } else if link.parent != NONE {
-                view.nodes.get_mut(link.parent).first_child = link.next;
-            }
-            let hash = view.nodes.get(node).sequence;
-            if let Ok(entry) = view.table.find_entry(mix(hash.0), |&other| other == node) {
-                entry.remove();
-            }
-            self.free.push(node);
-            self.unheld -= 1;
-            node = link.parent;
-        }
+    /// Whether much of the memory is not in use.
+    pub(super) fn is_sparse(&self) -> bool {
+        self.blocks == 0 || self.names.is_sparse()
     }
 
-    fn unhold(&mut self, view: &mut View, node: u32, lane: u32) {
-        let link = view.nodes.get_mut(node);
-        link.held = view.sets.toggle(link.held, lane);
-        if link.held == EMPTY {
-            self.unheld += 1;
-        }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.free.len() == self.allocated as usize
-    }
-
-    /// Gives back the memory of an empty tree.
+    /// Gives memory back that is not in use: all of it when the tree is empty.
     pub(super) fn shrink(&mut self, view: &mut View) {
-        self.allocated = 0;
-        self.free = Vec::new();
-        self.lanes.iter_mut().for_each(|holdings| *holdings = Holdings::default());
-        view.table = HashTable::new();
-        view.nodes.clear();
+        if self.blocks == 0 {
+            self.allocated = 0;
+            self.free = Vec::new();
+            self.names = Names::default();
+            self.pending = Vec::new();
+            self.lanes.shrink();
+            view.heads = HashTable::new();
+            view.ends = HashTable::new();
+            view.runs.clear();
+            return;
+        }
+        self.names.shrink();
+        let View { heads, ends, runs, .. } = view;
+        if heads.len() < heads.capacity() / 8 {
+            heads.shrink_to(heads.len() * 2, |&run| mix(runs.get(run).blocks[0].sequence.0));
+        }
+        if ends.len() < ends.capacity() / 8 {
+            let hash = |&run: &u32| mix(runs.get(run).blocks.last().map_or(0, |last| last.sequence.0));
+            ends.shrink_to(ends.len() * 2, hash);
+        }
     }
 
     pub(super) fn stats(&self, view: &View) -> IndexStats {
-        let names: usize = self.lanes.iter().map(|holdings| holdings.names.capacity() * 13).sum();
-        let nodes = view.nodes.bytes();
-        let tables = view.table.capacity() * 5 + self.free.capacity() * 4 + names;
+        let tables = (view.heads.capacity() + view.ends.capacity()) * 8 / 7 * 5 + self.free.capacity() * 4;
+        let blocks = self.capacity * size_of::<Block>();
         IndexStats {
-            blocks: view.table.len(),
+            blocks: self.blocks,
             unheld_blocks: self.unheld,
-            residencies: self.lanes.iter().map(|holdings| holdings.names.len()).sum(),
-            owners: self.ranks.values().flatten().filter(|&&lane| lane != NONE).count(),
-            bytes: nodes + tables + view.sets.bytes(),
+            residencies: self.lanes.residencies(),
+            owners: self.lanes.owners(),
+            bytes: view.runs.bytes()
+                + blocks
+                + tables
+                + self.names.bytes()
+                + self.lanes.bytes()
+                + view.sets.bytes(),
             skipped_events: self.skipped_events,
             unknown_removed_blocks: self.unknown_removed_blocks,
         }
     }
-}
-
-// === impl Writer: credit ===
-
-impl Writer {
-    /// Recomputes who of a rank's lanes is credited with `node`, and with what follows it.
-    ///
-    /// A tier is credited with a block it holds if the block before is covered by the same or a nearer
-    /// tier of the rank.
-    fn update_credit(&mut self, view: &mut View, node: u32, rank: &[u32; Tier::ALL.len()]) {
-        let first = view.nodes.get(node);
-        if first.first_child == NONE {
-            let before = if first.parent == NONE { 0 } else { coverage(view, first.parent, rank) };
-            for (tier, &lane) in rank.iter().enumerate() {
-                if lane != NONE {
-                    let credited = before <= tier && view.sets.contains(first.held, lane);
-                    self.set_credit(view, node, lane, credited);
-                }
-            }
-            return;
-        }
-        let mut pending = std::mem::take(&mut self.pending);
-        pending.push(node);
-        while let Some(node) = pending.pop() {
-            let link = view.nodes.get(node);
-            let before = match link.parent {
-                NONE => 0,
-                parent => coverage(view, parent, rank),
-            };
-            let old = coverage(view, node, rank);
-            for (tier, &lane) in rank.iter().enumerate() {
-                if lane != NONE {
-                    let credited = before <= tier && view.sets.contains(link.held, lane);
-                    self.set_credit(view, node, lane, credited);
-                }
-            }
-            if coverage(view, node, rank) != old {
-                let mut child = link.first_child;
-                while child != NONE {
-                    pending.push(child);
-                    child = view.nodes.get(child).next;
-                }
-            }
-        }
-        self.pending = pending;
-    }
-
-    fn set_credit(&self, view: &mut View, node: u32, lane: u32, credited: bool) {
-        let set = view.nodes.get(node).credited;
-        if view.sets.contains(set, lane) != credited {
-            let toggled = view.sets.toggle(set, lane);
-            view.nodes.get_mut(node).credited = toggled;
-        }
-    }
-}
-
-/// Returns the nearest tier of a rank that is credited with a node.
-fn coverage(view: &View, node: u32, rank: &[u32; Tier::ALL.len()]) -> usize {
-    let set = view.nodes.get(node).credited;
-    let credited = |&lane: &u32| lane != NONE && view.sets.contains(set, lane);
-    rank.iter().position(credited).unwrap_or(UNCOVERED)
-}
-
-// === impl Holdings ===
-
-impl Holdings {
-    fn get(&self, hash: EngineHash) -> Option<u32> {
-        self.names.find(mix(hash.0), |entry| name(entry) == hash.0).map(|entry| entry[2])
-    }
-
-    fn insert(&mut self, hash: EngineHash, node: u32) {
-        let entry = [hash.0 as u32, (hash.0 >> 32) as u32, node];
-        self.names.insert_unique(mix(hash.0), entry, |entry| mix(name(entry)));
-    }
-
-    fn take(&mut self, hash: EngineHash) -> Option<u32> {
-        let entry = self.names.find_entry(mix(hash.0), |entry| name(entry) == hash.0).ok()?;
-        Some(entry.remove().0[2])
-    }
-}
-
-fn name(entry: &[u32; 3]) -> u64 {
-    u64::from(entry[0]) | u64::from(entry[1]) << 32
 }

@@ -35,7 +35,9 @@ enum Step {
     },
 }
 
-const CHAIN: u8 = 12;
+/// Blocks of a chain: two windows and a part.
+const CHAIN: u8 = 75;
+const FORK: u8 = 31;
 
 fn step(tiers: u8) -> impl Strategy<Value = Step> {
     let tier = 0..tiers;
@@ -49,9 +51,14 @@ fn step(tiers: u8) -> impl Strategy<Value = Step> {
             dialect,
         },
     );
-    let remove = (any::<u8>(), tier, 0..3_u8, prop::collection::vec(0..CHAIN, 1..4), 0..2_u8).prop_map(
-        |(owner, tier, chain, blocks, dialect)| Step::Remove { owner, tier, chain, blocks, dialect },
-    );
+    // A few blocks from anywhere, or the end of a prompt as an engine drops it.
+    let tail = (0..CHAIN, 1..CHAIN)
+        .prop_map(|(first, count)| (first..(first + count).min(CHAIN)).rev().collect::<Vec<u8>>());
+    let blocks = prop_oneof![prop::collection::vec(0..CHAIN, 1..4), tail];
+    let remove =
+        (any::<u8>(), tier, 0..3_u8, blocks, 0..2_u8).prop_map(|(owner, tier, chain, blocks, dialect)| {
+            Step::Remove { owner, tier, chain, blocks, dialect }
+        });
     prop_oneof![
         8 => store,
         8 => remove,
@@ -61,9 +68,9 @@ fn step(tiers: u8) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Chains share their first blocks: chain `c` forks off at block `4 · c`.
+/// Chains share their first blocks: chain `c` forks off at block `FORK · c`.
 fn local(chain: u8, block: u8) -> u64 {
-    let own = block >= 4 * chain;
+    let own = block >= FORK * chain;
     1000 + u64::from(block) + if own { 100 * u64::from(chain) } else { 0 }
 }
 
@@ -115,7 +122,7 @@ fn check(steps: &[Step]) {
         }
         for chain in 0..3 {
             let chain = prompt(&(0..CHAIN).map(|block| local(chain, block)).collect::<Vec<_>>());
-            for length in [1, 5, usize::from(CHAIN)] {
+            for length in [1, 5, 32, 40, 64, usize::from(CHAIN)] {
                 assert_eq!(
                     index.overlap(&chain[..length]),
                     oracle.overlap(&chain[..length]),
@@ -136,7 +143,7 @@ fn check(steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(192))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn one_tier_is_exact(steps in prop::collection::vec(step(1), 1..60)) {
