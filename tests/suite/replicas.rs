@@ -126,6 +126,37 @@ async fn two_frontends_of_ours_follow_each_others_bindings() -> Result<()> {
     Ok(())
 }
 
+/// C-AFF-05: a balancer that knows nothing of sessions sends each turn to the other frontend.
+#[tokio::test]
+async fn c_aff_05_turns_that_alternate_between_frontends_stay_on_one_worker() -> Result<()> {
+    let folder = TempDir::new()?;
+    let store = folder.path().join("store");
+    let first = shared(4, &store).start().await?;
+    let second = shared(0, &store).start().await?;
+    second.wait_for_workers(MODEL, 4).await?;
+    hear_each_other(&first, second.address, MODEL).await?;
+    let names = sessions("alternating", 20);
+    let before = imported(&second).await?;
+    let mut homes: Vec<Vec<u64>> = vec![Vec::new(); names.len()];
+    for round in 0..6 {
+        let to = [&first, &second][round % 2];
+        for (session, homes) in names.iter().zip(&mut homes) {
+            homes.push(turn(to.address, MODEL, session, &format!("{session}, turn {round}")).await?);
+        }
+        if round == 0 {
+            // These engines answer within a millisecond, before the last bindings have come over.
+            second
+                .until("the bindings have come", async || Ok(imported(&second).await? >= before + 20.0))
+                .await?;
+        }
+    }
+    let faithful = homes.iter().filter(|homes| homes.iter().all(|home| *home == homes[0])).count();
+    assert!(faithful >= 18, "{faithful} of 20 sessions saw one worker only: {homes:?}");
+    let used: std::collections::BTreeSet<u64> = homes.iter().flatten().copied().collect();
+    assert_eq!(used.len(), 4, "and not all the same one");
+    Ok(())
+}
+
 #[tokio::test]
 async fn load_that_another_frontend_placed_counts() -> Result<()> {
     let folder = TempDir::new()?;

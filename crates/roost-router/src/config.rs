@@ -147,6 +147,7 @@ impl Config {
             ("future load weight", future_weight),
             ("parent bonus", parent_bonus_blocks),
             ("session rebuild factor", bound.rebuild_factor),
+            ("session decode weight", bound.decode_weight),
             ("queue threshold", self.queue.threshold.unwrap_or(0.0)),
         ];
         match weights.into_iter().find(|(_, value)| !value.is_finite() || *value < 0.0) {
@@ -237,6 +238,9 @@ pub struct BoundConfig {
     /// The difference of the two is at least this many times the part of the prompt that is cached at home and would
     /// have to be computed again.
     pub rebuild_factor: f64,
+    /// Weight of the blocks in use in those costs, where prefill is tracked; prefill counts in full. Blocks in use slow
+    /// answers down and take room, but nobody waits for them to end.
+    pub decode_weight: f64,
     /// And at least this many tokens more than that: below it nobody is hot.
     pub floor_tokens: u32,
     /// A session that has left a rank stays where it went for this long.
@@ -245,7 +249,13 @@ pub struct BoundConfig {
 
 impl Default for BoundConfig {
     fn default() -> Self {
-        Self { ratio: 2.0, rebuild_factor: 3.0, floor_tokens: 16_384, cooldown: Duration::from_secs(30) }
+        Self {
+            ratio: 2.0,
+            rebuild_factor: 6.0,
+            decode_weight: 0.1,
+            floor_tokens: 16_384,
+            cooldown: Duration::from_secs(30),
+        }
     }
 }
 

@@ -313,6 +313,11 @@ impl Core {
         self.decisions.recent(limit)
     }
 
+    /// Returns the number of decisions made, rejections included.
+    pub fn decisions_made(&self) -> u64 {
+        self.decisions.made()
+    }
+
     /// Returns the counters.
     pub fn stats(&self) -> Stats {
         let ended = |table: &Table| (table.expired, table.evicted, table.closed);

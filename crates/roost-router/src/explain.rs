@@ -121,6 +121,10 @@ impl Decisions {
         Self { capacity: capacity.max(1), made: 0, ring: VecDeque::new() }
     }
 
+    pub(crate) fn made(&self) -> u64 {
+        self.made
+    }
+
     /// Records a decision, in the memory of the oldest one if nobody uses that any more.
     ///
     /// `candidates` is reordered: the chosen one first, then the cheapest that are kept.

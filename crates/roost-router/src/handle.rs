@@ -34,9 +34,16 @@ struct Shared {
     state: Mutex<State>,
     clock: Box<dyn Fn() -> Instant + Send + Sync>,
     outbound: OnceLock<Sink>,
+    decisions: OnceLock<Trace>,
 }
 
 type Sink = Box<dyn Fn(Outbound) + Send + Sync>;
+
+/// Who is told of decisions, and of which share of them.
+struct Trace {
+    share: f64,
+    sink: Box<dyn Fn(Arc<Decision>) + Send + Sync>,
+}
 
 /// Bindings handled under one lock.
 const CHUNK: usize = 1024;
@@ -73,12 +80,19 @@ impl Router {
     /// Shares `core` on another clock, as for tests with paused time. It must not run backwards.
     pub fn with_clock(core: Core, clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
         let state = Mutex::new(State { core, wakers: Wakers::default() });
-        Self { shared: Arc::new(Shared { state, clock: Box::new(clock), outbound: OnceLock::new() }) }
+        Self {
+            shared: Arc::new(Shared {
+                state,
+                clock: Box::new(clock),
+                outbound: OnceLock::new(),
+                decisions: OnceLock::new(),
+            }),
+        }
     }
 
     /// Places a request, whether ranks have room or not; see [`Core::place`].
     pub fn place(&self, request: &Request<'_>) -> Result<(Placement, Lease), Rejection> {
-        let placement = self.with(|core, now| core.place(now, request))?;
+        let placement = self.decide(|core, now| core.place(now, request))?;
         let (booking, rank) = (placement.booking, placement.rank);
         Ok((placement, Lease { router: self.clone(), booking, rank, open: true }))
     }
@@ -198,6 +212,28 @@ impl Router {
         saved
     }
 
+    /// Has `sink` called with a share of all decisions from now on, 0 to 1, placements and rejections alike. Which ones
+    /// is drawn by their number, so that the same run gives the same ones. It is called outside of the lock, by whoever
+    /// asked for the decision: it must be quick and must not block. True the first time; later calls change nothing.
+    pub fn trace_decisions(&self, share: f64, sink: impl Fn(Arc<Decision>) + Send + Sync + 'static) -> bool {
+        self.shared.decisions.set(Trace { share, sink: Box::new(sink) }).is_ok()
+    }
+
+    /// Runs a step that may decide, and tells of its decision.
+    fn decide<R>(&self, step: impl FnOnce(&mut Core, Instant) -> R) -> R {
+        let Some(trace) = self.shared.decisions.get() else { return self.with(step) };
+        let (result, decision) = self.with(|core, now| {
+            let before = core.decisions_made();
+            let result = step(core, now);
+            let is_chosen = core.decisions_made() != before && is_drawn(before, trace.share);
+            (result, if is_chosen { core.recent_decisions(1).pop() } else { None })
+        });
+        if let Some(decision) = decision {
+            (trace.sink)(decision);
+        }
+        result
+    }
+
     /// Runs one step under the lock. The time is read inside, so that it never runs backwards for the core.
     fn with<R>(&self, step: impl FnOnce(&mut Core, Instant) -> R) -> R {
         let (result, outbound, woken) = {
@@ -212,6 +248,13 @@ impl Router {
         woken.into_iter().for_each(Waker::wake);
         result
     }
+}
+
+/// Draws a share of numbers, evenly and always the same ones.
+fn is_drawn(number: u64, share: f64) -> bool {
+    let mixed = u128::from(number ^ 0x9E37_79B9_7F4A_7C15) * u128::from(0xD6E8_FEB8_6659_FD93_u64);
+    let draw = ((mixed >> 64) as u64 ^ mixed as u64) >> 11;
+    (draw as f64) < share * (1_u64 << 53) as f64
 }
 
 // === impl Lease ===

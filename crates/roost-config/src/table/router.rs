@@ -211,7 +211,7 @@ pub(crate) static AFFINITY: &[OptionSpec] = &[
         "In mode bounded, the gain of leaving is at least this many times the cached prompt that has to be computed \
          again.",
     )
-    .default("3"),
+    .default("6"),
     option(
         "router-session-affinity-hot-tokens",
         integer(0, u32::MAX as u64),

@@ -40,9 +40,14 @@ impl Core {
             candidate.terms = self.terms(&prompt, candidate);
         }
         let home = candidates.iter().find(|candidate| candidate.rank == home.rank).copied()?;
+        let weight = if self.config.track_prefill_tokens { config.bound.decode_weight } else { 1.0 };
+        let cost = |candidate: &Candidate| {
+            let cost::Terms { prefill, decode, requests, preference, .. } = candidate.terms;
+            (prefill + weight * decode + requests) * preference
+        };
         let others = candidates.iter().filter(|candidate| candidate.rank != home.rank);
         let best = others.min_by(|a, b| {
-            let by_cost = a.terms.plain().total_cmp(&b.terms.plain());
+            let by_cost = cost(a).total_cmp(&cost(b));
             by_cost.then(a.load.active_requests.cmp(&b.load.active_requests))
         })?;
         let cached = |candidate: &Candidate| cost::effective_blocks(&self.config.cost, &candidate.overlap);
@@ -50,7 +55,7 @@ impl Core {
             true => (cached(&home) - cached(best)).max(0.0),
             false => 0.0,
         };
-        let costs = Costs { home: home.terms.plain(), best: best.terms.plain(), rebuild, floor };
+        let costs = Costs { home: cost(&home), best: cost(best), rebuild, floor };
         leaves(&config.bound, &costs).then_some(*best)
     }
 }

@@ -135,3 +135,41 @@ fn a_waiting_request_is_woken_when_it_is_its_turn_and_leaves_when_dropped() {
     drop(lease);
     assert_eq!(router.snapshot().queue.requests, 0);
 }
+
+/// Numbers of the decisions that a trace is told of, out of `count` requests.
+fn traced(share: f64, count: usize) -> Vec<u64> {
+    let router = router();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&told);
+    assert!(router.trace_decisions(share, move |decision| list.lock().push(decision.number)));
+    assert!(!router.trace_decisions(1.0, |_| panic!("the first one stays")));
+    for number in 0..count {
+        place(&router, &format!("s{number}")).1.finish(End::Ok);
+    }
+    told.lock().clone()
+}
+
+#[test]
+fn a_trace_is_told_of_the_share_it_asked_for() {
+    assert_eq!(traced(1.0, 20), (1..=20).collect::<Vec<_>>());
+    assert!(traced(0.0, 20).is_empty());
+    let quarter = traced(0.25, 4000);
+    assert!((900..=1100).contains(&quarter.len()), "{} of 4000", quarter.len());
+    assert_eq!(quarter, traced(0.25, 4000));
+}
+
+#[test]
+fn a_trace_is_told_of_rejections_and_may_ask_the_router() {
+    let router = router();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let (list, asked) = (Arc::clone(&told), router.clone());
+    router.trace_decisions(1.0, move |decision| {
+        // Not under the router's lock.
+        list.lock().push((decision.outcome, asked.snapshot().ranks.len()));
+    });
+    let sequence: Arc<[SequenceHash]> = Arc::from([]);
+    let overlap = Overlap::default();
+    let pin = crate::Pin { worker: Some(WorkerId(9)), dp_rank: None };
+    let rejection = router.place(&Request { pin, ..Request::new(100, 16, &sequence, &overlap) }).unwrap_err();
+    assert_eq!(*told.lock(), [(crate::Outcome::Rejected(rejection), 2)]);
+}

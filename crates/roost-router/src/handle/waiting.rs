@@ -41,7 +41,7 @@ impl Router {
     /// request need not be the same in its overlap: it should be looked up again after a wait.
     pub fn submit(&self, request: &Request<'_>, waiting: Option<Waiting>) -> Result<Submission, Rejection> {
         let ticket = waiting.as_ref().map(|waiting| waiting.ticket);
-        let submitted = self.with(|core, now| core.submit(now, request, ticket))?;
+        let submitted = self.decide(|core, now| core.submit(now, request, ticket))?;
         Ok(match submitted {
             Submitted::Placed(placement) => {
                 let (booking, rank) = (placement.booking, placement.rank);

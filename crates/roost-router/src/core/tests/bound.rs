@@ -49,6 +49,24 @@ fn a_long_cache_outweighs_the_same_heat() {
 }
 
 #[test]
+fn running_answers_are_a_weak_reason_to_leave() {
+    let mut pool = bounded(2);
+    let tokens = pool.fresh(4000);
+    let home = pool.serve(&Turn::of("s", tokens.clone()));
+    let running: Vec<_> = (0..10).map(|_| heat(&mut pool, home, 20_000)).collect();
+    for placement in &running {
+        pool.core.first_token(pool.now, placement.booking);
+    }
+    assert_eq!(
+        pool.serve(&Turn::of("s", tokens.clone())),
+        home,
+        "nobody waits for these 200,000 tokens to end"
+    );
+    heat(&mut pool, home, 100_000);
+    assert_ne!(pool.serve(&Turn::of("s", tokens)), home, "but for these");
+}
+
+#[test]
 fn a_session_stays_when_all_workers_are_hot() {
     let mut pool = bounded(2);
     let tokens = pool.fresh(4000);
