@@ -1,6 +1,7 @@
 //! `roost explain`: the record of a routing decision as a table.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -18,21 +19,52 @@ mod tests;
 
 /// Asks and prints.
 pub(crate) fn run(options: &Explain) -> Result<ExitCode> {
-    let authority = authority(&options.url)?;
+    let frontend = Frontend::of(&options.url)?;
     let path = match &options.id {
         Some(id) => format!("/debug/routing/{}", escape(id)),
         None => "/debug/routing".to_owned(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let asked = async { tokio::time::timeout(PATIENCE, exchange::get(&authority, &path)).await };
+    let asked = async { tokio::time::timeout(PATIENCE, frontend.get(&path)).await };
     let (status, answer) =
-        runtime.block_on(asked).with_context(|| format!("{authority} does not answer"))??;
+        runtime.block_on(asked).with_context(|| format!("{} does not answer", options.url))??;
     if status != 200 {
         let text = answer["error"]["message"].as_str().or_else(|| answer["message"].as_str());
-        bail!("{}", text.map_or_else(|| format!("{authority} answered {status}"), str::to_owned));
+        bail!("{}", text.map_or_else(|| format!("{} answered {status}", options.url), str::to_owned));
     }
     output::result(&table(&answer, options.limit));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where a frontend listens.
+#[derive(Debug, PartialEq, Eq)]
+enum Frontend {
+    /// A host with a port.
+    Network(String),
+    /// A socket in the file system.
+    Socket(PathBuf),
+}
+
+impl Frontend {
+    fn of(url: &str) -> Result<Self> {
+        match url.strip_prefix("unix:") {
+            Some(path) => {
+                let path = path.strip_prefix("//").unwrap_or(path);
+                if path.is_empty() {
+                    bail!("--url: `{url}` names no socket");
+                }
+                Ok(Self::Socket(path.into()))
+            }
+            None => authority(url).map(Self::Network),
+        }
+    }
+
+    async fn get(&self, path: &str) -> Result<(u16, Value)> {
+        match self {
+            Self::Network(authority) => exchange::get(authority, path).await,
+            Self::Socket(socket) => exchange::get_at_socket(socket, path).await,
+        }
+    }
 }
 
 /// Host and port of a URL.
@@ -40,7 +72,7 @@ fn authority(url: &str) -> Result<String> {
     let rest = match url.split_once("://") {
         None => url,
         Some(("http", rest)) => rest,
-        Some((scheme, _)) => bail!("--url: {scheme} is not supported, http is"),
+        Some((scheme, _)) => bail!("--url: {scheme} is not supported, http and unix are"),
     };
     let authority = rest.split('/').next().unwrap_or_default();
     if authority.is_empty() {

@@ -8,6 +8,7 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
         Kind::Text,
         "Id of an answer (`chatcmpl-…`) or of a session; also without the flag. Unset: the latest decisions.",
     ),
-    option("url", Kind::Text, "Where the frontend serves, over plain HTTP.").default("http://127.0.0.1:8000"),
+    option("url", Kind::Text, "Where the frontend serves, over plain HTTP; `unix:/path` for a socket.")
+        .default("http://127.0.0.1:8000"),
     option("limit", integer(1, 64), "Decisions to show.").default("8"),
 ];

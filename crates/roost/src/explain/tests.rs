@@ -18,6 +18,35 @@ fn urls_name_a_host_and_a_port() {
 }
 
 #[test]
+fn a_url_may_be_a_socket() {
+    for url in ["unix:/run/roost.sock", "unix:///run/roost.sock"] {
+        assert_eq!(Frontend::of(url).unwrap(), Frontend::Socket("/run/roost.sock".into()), "{url}");
+    }
+    assert_eq!(Frontend::of("router:9").unwrap(), Frontend::Network("router:9".to_owned()));
+    assert!(Frontend::of("unix:").unwrap_err().to_string().contains("no socket"));
+}
+
+#[tokio::test]
+async fn a_socket_is_asked_like_a_host() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("roost.sock");
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = vec![0; 1024];
+        let length = stream.read(&mut request).await.unwrap();
+        let answer = "HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n{\"decisions\":[]}";
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        String::from_utf8(request[..length].to_vec()).unwrap()
+    });
+    let (status, answer) = Frontend::Socket(path).get("/debug/routing").await.unwrap();
+    assert_eq!((status, &answer["decisions"]), (200, &json!([])));
+    assert!(server.await.unwrap().starts_with("GET /debug/routing HTTP/1.1\r\n"));
+}
+
+#[test]
 fn ids_are_escaped() {
     assert_eq!(escape("a b/c%ä-1"), "a%20b%2Fc%25%C3%A4-1");
 }
