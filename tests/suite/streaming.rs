@@ -52,6 +52,19 @@ async fn c_str_02_usage_only_when_asked_once_and_last() -> Result<()> {
 }
 
 #[tokio::test]
+async fn usage_may_be_forced() -> Result<()> {
+    let cluster = Options::new(1).with(|c| c.http.force_usage = true).start().await?;
+    let events = events(&cluster, "@@cached@@", json!({"stream": true})).await?;
+    let usage = &events[events.len() - 2];
+    assert_eq!(
+        (&usage["choices"], &usage["usage"]["completion_tokens"]),
+        (&json!([]), &json!(3)),
+        "{events:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
 async fn c_str_04_a_cut_answer_never_looks_whole() -> Result<()> {
     let cluster = Options::new(1).start().await?;
     let unary = cluster.chat("@@noterm@@").send().await?;

@@ -77,6 +77,8 @@ pub struct HttpOptions {
     pub strict_fields: bool,
     /// Name of the member that carries reasoning text.
     pub reasoning_field: ReasoningField,
+    /// Send usage at the end of every stream.
+    pub force_usage: bool,
     /// Prefix, in lower case, of headers passed to the worker as metadata.
     pub metadata_prefix: String,
 }

@@ -138,7 +138,8 @@ async fn streamed(
     let http = &shared.config.http;
     writer.set_reasoning_field(http.reasoning_field);
     writer.set_request_id(prepared.session.echo());
-    let pace = Pace { keep_alive: http.keep_alive, include_usage: stream_options.include_usage };
+    let pace =
+        Pace { keep_alive: http.keep_alive, include_usage: stream_options.include_usage || http.force_usage };
     let first: Option<Result<Active, Failure>> = match http.keep_alive {
         Some(limit) => tokio::time::timeout(limit, &mut dispatching).await.ok(),
         None => Some((&mut dispatching).await),

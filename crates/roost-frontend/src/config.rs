@@ -73,6 +73,8 @@ pub struct Http {
     pub admin_api: bool,
     /// Member that carries reasoning text.
     pub reasoning_field: &'static str,
+    /// Send usage at the end of every stream, as if each request had asked for it.
+    pub force_usage: bool,
     /// Prefix, in lower case, of headers passed to the worker as metadata.
     pub metadata_prefix: String,
     /// How long running answers may go on after a shutdown was asked for.
@@ -171,6 +173,7 @@ impl Default for Http {
             fields: FieldPolicy::Ignore,
             admin_api: true,
             reasoning_field: "reasoning_content",
+            force_usage: false,
             metadata_prefix: "x-dynamo-meta-".to_owned(),
             drain: Duration::from_secs(5),
             notice: Duration::ZERO,

@@ -48,6 +48,7 @@ pub(crate) fn frontend(o: &options::Serve, access: &Access) -> frontend::Config 
                 roost_openai::FieldPolicy::Ignore
             },
             admin_api: o.http.admin_api,
+            force_usage: o.http.force_usage,
             metadata_prefix: o.http.metadata_prefix.clone(),
             reasoning_field: match o.http.reasoning_field {
                 options::ReasoningField::ReasoningContent => "reasoning_content",

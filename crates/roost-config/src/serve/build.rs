@@ -231,6 +231,7 @@ fn http(values: &Values) -> HttpOptions {
             _ => ErrorShape::Both,
         },
         strict_fields: values.switch("strict-fields"),
+        force_usage: values.switch("enable-force-include-usage"),
         metadata_prefix: values.required_text("metadata-header").to_ascii_lowercase(),
         reasoning_field: match values.choice("reasoning-field-name") {
             "reasoning" => ReasoningField::Reasoning,

@@ -98,10 +98,13 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     .env(&["DYN_EXCLUDE_TOOLS_WHEN_TOOL_CHOICE_NONE"])
     .default("true")
     .refused("rendering tools in spite of tool_choice none is not available in this build"),
-    option("enable-force-include-usage", Kind::Switch, "Send usage in every stream.")
-        .env(&["DYN_ENABLE_FORCE_INCLUDE_USAGE"])
-        .default("false")
-        .refused(NOT_AVAILABLE),
+    option(
+        "enable-force-include-usage",
+        Kind::Switch,
+        "Send usage at the end of every stream, as if each request had asked for it.",
+    )
+    .env(&["DYN_ENABLE_FORCE_INCLUDE_USAGE"])
+    .default("false"),
     option("disable-frontend-nvext", Kind::Switch, "Take no `nvext` member in requests.")
         .env(&["DYN_DISABLE_FRONTEND_NVEXT"])
         .default("false")

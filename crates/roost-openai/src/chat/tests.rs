@@ -131,7 +131,7 @@ fn refusals_name_the_member() {
     refused(
         r#"{"model":"m","messages":[{}],"temperature":"x"}"#,
         expect![[
-            r#"400 Some("temperature") Failed to deserialize `temperature`: invalid type: string "x", expected f64"#
+            r#"400 Some("temperature") Failed to deserialize `temperature`: invalid type: string "x", expected a number"#
         ]],
     );
     refused(
