@@ -62,6 +62,8 @@ pub struct Options {
     pub decode: usize,
     /// Decode workers get their KV cache from prefill workers, as in earnest; `None`: they have it at once.
     pub transfers: Option<Arc<Transfers>>,
+    /// Decode workers compute prompts themselves where the frontend says so.
+    pub local_prefill: bool,
     /// Scripts that answers follow when a prompt names one as `@@name@@`.
     pub scripts: ScriptBook,
     /// Frontend configuration.
@@ -113,6 +115,7 @@ impl Options {
             prefill: 0,
             decode: 0,
             transfers: None,
+            local_prefill: false,
             scripts: ScriptBook::from_json(&scripts.to_string()).expect("the fixture is valid"),
             config: Config {
                 http: roost_frontend::Http::default(),
@@ -241,6 +244,7 @@ impl Cluster {
             role,
             bootstrap: (role == Role::Prefill).then_some(bootstrap),
             transfers: options.transfers.clone(),
+            local_prefill: options.local_prefill,
             block_size: options.block_size,
             dp_size: options.dp_size,
             kv_events: options.kv_events,

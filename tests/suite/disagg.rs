@@ -1,6 +1,7 @@
 //! Prefill and decode on different workers: where the legs go, what they carry, and that they end together.
 
 mod live;
+mod local;
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};

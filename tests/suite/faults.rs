@@ -1,10 +1,11 @@
 //! A worker that fails costs at most its own request, and before the first token not even that.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use roost_tests::{Cluster, Options, worker_of};
+use roost_tests::{Cluster, MODEL, Options, worker_of};
 use roost_worker::Fault;
 
 #[tokio::test]
@@ -129,4 +130,43 @@ async fn no_worker_left_is_not_found_or_unavailable() -> Result<()> {
     assert_eq!(cluster.get("/health").send().await?.status, 200, "the process itself is well");
     assert_eq!(cluster.get("/v1/models").send().await?.json()?["data"], serde_json::json!([]));
     Ok(())
+}
+
+/// C-TCP-01 with churn: one worker after the other dies and another takes its place. Every request has an end, and an
+/// answer that had not begun is given by another worker.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn c_tcp_01_workers_that_come_and_die_leave_no_request_behind() -> Result<()> {
+    let mut cluster = Options::new(3).start().await?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..8)
+        .map(|client| {
+            let (address, stop) = (cluster.address, Arc::clone(&stop));
+            tokio::spawn(async move {
+                let mut asked = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let body = serde_json::json!({"model": MODEL,
+                        "messages": [{"role": "user", "content": format!("@@hello@@ {client} {asked}")}]});
+                    let reply =
+                        roost_tests::Request::post(address, "/v1/chat/completions", &body).send().await?;
+                    anyhow::ensure!(reply.status == 200, "{}: {}", reply.status, reply.text());
+                    asked += 1;
+                }
+                anyhow::Ok(asked)
+            })
+        })
+        .collect();
+    for _ in 0..6 {
+        let asked = cluster.workers[0].journal().requests().len() + 5;
+        cluster
+            .until("it is in use", async || Ok(cluster.workers[0].journal().requests().len() > asked))
+            .await?;
+        cluster.workers[0].kill().await;
+        cluster.workers.remove(0);
+        cluster.add_worker(MODEL).await?;
+    }
+    stop.store(true, Ordering::Relaxed);
+    for client in clients {
+        assert!(client.await?? > 0);
+    }
+    cluster.until_idle().await
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use roost_tests::{Cluster, MODEL, Options, worker_of};
+use roost_wire::Misbehaviour;
 use roost_worker::{Fault, Role};
 use serde_json::{Value, json};
 
@@ -14,6 +15,8 @@ const ITEMS: u64 = 6;
 const LIMIT: Duration = Duration::from_secs(1);
 /// Limit where none may pass: longer than the test waits.
 const FAR: Duration = Duration::from_secs(60);
+/// How late a slow worker is.
+const SLOW: Duration = Duration::from_millis(300);
 /// More than a loaded machine needs for what takes no time.
 const SLACK: Duration = Duration::from_secs(10);
 
@@ -24,10 +27,16 @@ enum Fate {
     Fault(Fault),
     /// `kill -9` before the request: its records stay.
     Killed,
+    /// `kill -9` when it has acknowledged the request.
+    KilledAfterAck,
     /// `SIGTERM` before the request.
     Terminated,
+    /// `SIGTERM` when it has acknowledged the request.
+    TerminatedAfterAck,
     /// `SIGTERM` while it runs the request.
     TerminatedMeanwhile,
+    /// `SIGTERM` when all is said but the end.
+    TerminatedAtTheEnd,
     /// It is slow, but within every limit.
     Slow,
 }
@@ -52,10 +61,12 @@ use Outcome::{Error, Whole};
 
 /// Fate, moment, outcome on a leg that answers, whether a limit has to pass.
 fn answering() -> Vec<(&'static str, Fate, Outcome, bool)> {
-    use Fault::{BadItemAfter, CloseAfter, CrashAfter, StallAfter};
+    use Fault::{BadItemAfter, CloseAfter, CrashAfter, LatePrologue, Misbehave, StallAfter};
+    use Misbehaviour::{CloseBeforeAck, CloseBeforePrologue, GarbledAck, GarbledPrologue, LateAck};
     let fault = Fate::Fault;
     vec![
         ("kill -9 before the acknowledgement", Fate::Killed, Whole, false),
+        ("kill -9 after the acknowledgement", Fate::KilledAfterAck, Whole, false),
         ("kill -9 after the prologue", fault(CrashAfter(0)), Whole, false),
         ("kill -9 in the middle", fault(CrashAfter(2)), Error(503), false),
         ("kill -9 at the end", fault(CrashAfter(ITEMS)), Whole, false),
@@ -65,17 +76,25 @@ fn answering() -> Vec<(&'static str, Fate, Outcome, bool)> {
         ("SIGSTOP after the prologue", fault(StallAfter(0)), Whole, true),
         ("SIGSTOP in the middle", fault(StallAfter(2)), Error(504), true),
         ("SIGSTOP at the end", fault(StallAfter(ITEMS)), Whole, true),
+        ("network cut before the acknowledgement", fault(Misbehave(CloseBeforeAck)), Whole, false),
+        ("network cut after the acknowledgement", fault(Misbehave(CloseBeforePrologue)), Whole, false),
         ("network cut after the prologue", fault(CloseAfter(0)), Whole, false),
         ("network cut in the middle", fault(CloseAfter(2)), Error(503), false),
         ("network cut at the end", fault(CloseAfter(ITEMS)), Whole, false),
+        ("garbage before the acknowledgement", fault(Misbehave(GarbledAck)), Whole, false),
+        ("garbage after the acknowledgement", fault(Misbehave(GarbledPrologue)), Whole, false),
         ("garbage after the prologue", fault(BadItemAfter(0)), Whole, false),
         ("garbage in the middle", fault(BadItemAfter(2)), Error(500), false),
         ("garbage at the end", fault(BadItemAfter(ITEMS)), Whole, false),
         ("overload", fault(Fault::Overloaded), Whole, false),
         ("not served", fault(Fault::Unavailable("gone".into())), Whole, false),
         ("SIGTERM before the request", Fate::Terminated, Whole, false),
-        ("SIGTERM in the middle", Fate::TerminatedMeanwhile, Whole, false),
-        ("slow", Fate::Slow, Whole, false),
+        ("SIGTERM after the acknowledgement", Fate::TerminatedAfterAck, Whole, false),
+        ("SIGTERM after the prologue and in the middle", Fate::TerminatedMeanwhile, Whole, false),
+        ("SIGTERM at the end", Fate::TerminatedAtTheEnd, Whole, false),
+        ("slow before the acknowledgement", fault(Misbehave(LateAck(SLOW))), Whole, false),
+        ("slow after the acknowledgement", fault(LatePrologue(SLOW)), Whole, false),
+        ("slow after the prologue, in the middle and at the end", Fate::Slow, Whole, false),
     ]
 }
 
@@ -114,8 +133,8 @@ fn options(leg: Leg, limit: Duration) -> Result<Options> {
     // Prefill takes a moment, so that what befalls it does so before it is done.
     let five = json!([{"role": "prefill", "sleep_s": 0.15}, {"text": "x"}, {"text": "x"}, {"text": "x"},
         {"text": "x"}, {"text": "x"}, {"finish": "stop"}]);
-    let slow =
-        json!([{"sleep_s": 0.15}, {"text_repeat": ["x", 5], "per": 1, "gap_s": 0.15}, {"finish": "stop"}]);
+    let slow = json!([{"sleep_s": 0.15}, {"text_repeat": ["x", 5], "per": 1, "gap_s": 0.15}, {"sleep_s": 0.3},
+        {"finish": "stop"}]);
     options.scripts.insert("five", serde_json::from_value(five)?);
     options.scripts.insert("slow", serde_json::from_value(slow)?);
     Ok(options)
@@ -188,27 +207,56 @@ async fn run(leg: Leg, cells: Vec<(&'static str, Fate, Outcome, bool)>) -> Resul
             let at = home(&cluster, leg).await.with_context(|| cell.clone())?;
             let mut script = "@@five@@";
             let mut leaving = None;
+            let acknowledged = cluster.workers[at].stats().requests + 1;
             match &fate {
                 Fate::Fault(fault) => cluster.workers[at].faults().next(fault.clone()),
+                Fate::KilledAfterAck => cluster.workers[at].faults().next(Fault::NoCallHome),
+                Fate::TerminatedAfterAck => {
+                    cluster.workers[at].faults().next(Fault::LatePrologue(SLOW));
+                    leaving = Some(cluster.workers.remove(at));
+                }
                 Fate::Killed => cluster.workers[at].kill().await,
                 Fate::Terminated => {
                     cluster.workers.remove(at).shutdown().await;
                     cluster.wait_for_role(MODEL, role(leg), 1).await?;
                 }
-                Fate::TerminatedMeanwhile => {
+                Fate::TerminatedMeanwhile | Fate::TerminatedAtTheEnd => {
                     script = "@@slow@@";
                     leaving = Some(cluster.workers.remove(at));
                 }
                 Fate::Slow => script = "@@slow@@",
             }
-            let meanwhile = async move {
-                if let Some(worker) = leaving {
-                    let journal = worker.journal().clone();
-                    while journal.requests().len() < 2 {
-                        tokio::time::sleep(Duration::from_millis(2)).await;
+            let greeting = cluster.metric_sum("dynamo_frontend_output_tokens_total", "").await?;
+            let meanwhile = async {
+                let pause = || tokio::time::sleep(Duration::from_millis(2));
+                if let Fate::KilledAfterAck = fate {
+                    while cluster.workers[at].stats().requests < acknowledged {
+                        pause().await;
                     }
-                    worker.drain(Duration::ZERO, SLACK * 2).await;
+                    cluster.workers[at].kill().await;
                 }
+                let Some(worker) = leaving else { return };
+                match fate {
+                    Fate::TerminatedAfterAck => {
+                        while worker.stats().requests < acknowledged {
+                            pause().await;
+                        }
+                    }
+                    // The prefill leg has nothing to say before its end.
+                    Fate::TerminatedAtTheEnd if leg != Leg::Prefill => {
+                        let said =
+                            async || cluster.metric_sum("dynamo_frontend_output_tokens_total", "").await;
+                        while said().await.unwrap_or(0.0) < greeting + 5.0 {
+                            pause().await;
+                        }
+                    }
+                    _ => {
+                        while worker.journal().requests().len() < 2 {
+                            pause().await;
+                        }
+                    }
+                }
+                worker.drain(Duration::ZERO, SLACK * 2).await;
             };
             let started = Instant::now();
             let outcome = ask(&cluster, script, stream, meanwhile).await.with_context(|| cell.clone())?;

@@ -338,7 +338,7 @@ async fn every_fault_of_the_bindings_worker_has_its_status() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_request_over_the_frame_limit_is_refused_with_the_limit() -> Result<()> {
+async fn c_tcp_02_a_request_over_the_frame_limit_is_refused_with_the_limit() -> Result<()> {
     let mut options = Options::new(2);
     options.client.max_message_bytes = 1 << 16;
     let cluster = options.start().await?;
@@ -368,7 +368,7 @@ async fn a_request_over_the_frame_limit_is_refused_with_the_limit() -> Result<()
 }
 
 #[tokio::test]
-async fn a_worker_that_dies_after_its_ack_costs_no_answer() -> Result<()> {
+async fn c_tcp_01_a_worker_that_dies_after_its_ack_costs_no_answer() -> Result<()> {
     let cluster = Options::new(2).start().await?;
     let first = cluster.chat("@@hello@@").session("s").send().await?.json()?;
     let home = cluster.index_of(worker_of(&first));

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use crate::replicas::hear_each_other;
 
 /// Sessions that talk while frontends are replaced.
-const SESSIONS: usize = 24;
+const SESSIONS: usize = 200;
 
 fn streamed(script: &str) -> Value {
     json!({"model": MODEL, "stream": true, "messages": [{"role": "user", "content": script}]})
@@ -169,7 +169,7 @@ async fn frontends_are_replaced_one_by_one_without_a_failed_request_or_a_moved_s
                     let home = *home.get_or_insert(worker);
                     ensure!(worker == home, "session {session} turn {turn}: moved from {home} to {worker}");
                     turns.fetch_add(1, Ordering::Relaxed);
-                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    tokio::time::sleep(Duration::from_millis(200)).await;
                 }
                 home.context("no turn")
             })
@@ -196,9 +196,9 @@ async fn frontends_are_replaced_one_by_one_without_a_failed_request_or_a_moved_s
         clusters[replaced].start_frontend().await?;
         clusters[replaced].wait_for_workers(MODEL, 2).await?;
     }
-    let seen = turns.load(Ordering::Relaxed) + 100;
+    let seen = turns.load(Ordering::Relaxed) + SESSIONS;
     let more = async || Ok(failed() || turns.load(Ordering::Relaxed) >= seen);
-    clusters[0].until("a hundred turns", more).await?;
+    clusters[0].until("as many turns as there are sessions", more).await?;
     stop.store(true, Ordering::Relaxed);
     let mut homes = BTreeSet::new();
     for session in sessions {

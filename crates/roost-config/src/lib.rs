@@ -46,8 +46,9 @@ pub use replay::{OptionSet, Replay};
 pub use serve::{
     AffinityMode, AffinityOptions, BusyThresholds, CostOptions, DiscoveryBackend, DiscoveryOptions,
     DoorOptions, ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, KeyOptions,
-    KubernetesOptions, LimitOptions, LogFormat, LogOptions, MetricsOptions, ModelOptions, NamespaceFilter,
-    NatsOptions, PlaneOptions, PlaneTls, ProcessOptions, QueueOptions, QueuePolicy, ReasoningField,
-    ReliabilityOptions, RouterMode, RouterOptions, Serve, TokenizerBackend, TokenizerOptions,
+    KubernetesOptions, LimitOptions, LocalPrefillOptions, LocalPrefillPolicy, LogFormat, LogOptions,
+    MetricsOptions, ModelOptions, NamespaceFilter, NatsOptions, PlaneOptions, PlaneTls, ProcessOptions,
+    QueueOptions, QueuePolicy, ReasoningField, ReliabilityOptions, RouterMode, RouterOptions, Serve,
+    TokenizerBackend, TokenizerOptions,
 };
 pub use spec::{CommandSpec, Kind, OptionSpec, Section, Status, TimeUnit};

@@ -2,6 +2,7 @@
 
 mod build;
 mod door;
+mod local_prefill;
 mod reliability;
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
@@ -9,6 +10,7 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 use crate::effective::Effective;
 
 pub use door::{DoorOptions, KeyOptions};
+pub use local_prefill::{LocalPrefillOptions, LocalPrefillPolicy};
 pub use reliability::ReliabilityOptions;
 
 pub(crate) use build::{apply_presets, build, check, check_discovery, discovery, log, nats, plane_tls};
@@ -147,6 +149,8 @@ pub struct RouterOptions {
     pub busy: BusyThresholds,
     /// When requests are held back, and in which order they go.
     pub queue: QueueOptions,
+    /// When decode workers compute prompts themselves. `None`: never.
+    pub local_prefill: Option<LocalPrefillOptions>,
     /// Use the workers' KV events. Off: an approximate index of routed prompts.
     pub kv_events: bool,
     /// Lifetime of an entry of the approximate index.

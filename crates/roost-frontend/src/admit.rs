@@ -1,8 +1,12 @@
-//! How many requests may be in progress.
+//! How many requests may be in progress, and which are refused before any work is done for them.
 
 use std::sync::Arc;
 
+use roost_router::Pin;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::failure::Failure;
+use crate::models::Model;
 
 /// Owner of the in-flight limit.
 #[derive(Debug, Clone)]
@@ -32,6 +36,22 @@ impl Admission {
             }
         }
     }
+}
+
+/// Why a request for a model would be refused whatever its prompt; counted as refused then. `pins` are those of the leg
+/// that answers and of the prefill leg. Prefill comes first: without it there is nothing to decode.
+pub(crate) fn refuse(model: &Model, session: Option<&str>, pins: [Pin; 2]) -> Option<Failure> {
+    let prefill = model.prefill.load();
+    let [pin, prefill_pin] = pins;
+    let legs = [(prefill.as_ref(), prefill_pin, true), (Some(&model.pool), pin, false)];
+    legs.into_iter().find_map(|(pool, pin, in_prefill)| {
+        let pool = pool?;
+        let pin = Pin { worker: pin.worker.map(|worker| pool.engine_of(worker)), ..pin };
+        let rejection = pool.router.full_for(session, pin)?;
+        pool.router.turned_away(rejection);
+        let failure = Failure::rejected(&rejection);
+        Some(if in_prefill { failure.in_prefill() } else { failure })
+    })
 }
 
 #[cfg(test)]

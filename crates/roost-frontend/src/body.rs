@@ -84,6 +84,17 @@ impl Bodies {
         })
     }
 
+    /// Reads a body of a request that is refused, and keeps nothing of it. Ends early where [`Bodies::read`] would fail.
+    pub(crate) async fn discard(&self, mut body: Body, limit: usize) {
+        let (started, mut read) = (Instant::now(), 0);
+        while let Ok(Some(piece)) = self.piece(&mut body, started, read).await {
+            read += piece.len();
+            if read > limit {
+                return;
+            }
+        }
+    }
+
     /// Makes `share` large enough for a body of `size` bytes.
     fn count(&self, share: &mut Option<OwnedSemaphorePermit>, size: usize) -> Result<(), ApiError> {
         let Some(memory) = self.memory.as_ref().filter(|_| size > SMALL) else { return Ok(()) };

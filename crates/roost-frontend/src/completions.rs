@@ -8,8 +8,9 @@ use axum::extract::Request;
 use axum::response::Response;
 use bytes::BytesMut;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use roost_openai::{Answer, AnswerChoice, AnswerWriter, ApiError, ChunkWriter, Finish, Flavor};
+use roost_openai::{Answer, AnswerChoice, AnswerWriter, ApiError, ChunkWriter, Finish, Flavor, NvExt};
 
+use crate::admit;
 use crate::dispatch::{self, Active, Dispatching};
 use crate::failure::Failure;
 use crate::finish::endpoint;
@@ -63,6 +64,11 @@ async fn run(
     if shared.admission.is_full() {
         return Err(early(full()));
     }
+    if let Some(error) = refused_by_workers(shared, &session) {
+        // Taken off the line, or the client may find its connection reset instead of the answer.
+        shared.bodies.discard(body, shared.config.http.body_limit).await;
+        return Err(early(error));
+    }
     let body = shared.bodies.read(body, shared.config.http.body_limit).await.map_err(early)?;
     let permit = shared.admission.admit().ok_or_else(|| early(full()))?;
     let (prepared, wanted) = match prepare(shared, flavor, body, session, received).await {
@@ -71,7 +77,7 @@ async fn run(
         Ok(Err(refused)) => return Err(early(refused.error)),
         Err(PoolError::Full) => {
             let text = "Too many prompts are waiting to be tokenized. Please retry after a short wait.";
-            return Err(early(ApiError::new(overload, text)));
+            return Err(early(ApiError::new(overload, text).with_code("prepare_queue_full")));
         }
         Err(PoolError::Lost) => return Err(early(ApiError::new(500, "The request could not be prepared."))),
     };
@@ -83,6 +89,15 @@ async fn run(
         unary(shared, &prepared, wanted, dispatching).await
     };
     response.map(|response| response.map(|body| Body::new(reply::Held::new(body, permit))))
+}
+
+/// Why the workers of the only model would refuse a request before anything but its head was looked at.
+fn refused_by_workers(shared: &Shared, session: &Session) -> Option<ApiError> {
+    let only = shared.models.only()?;
+    let model = only.choose(session, || fastrand::u64(..));
+    // Where its session is bound says nothing yet: the body may name another worker.
+    let failure = admit::refuse(model, None, session.pins(&NvExt::default()))?;
+    Some(failure.to_api(shared.config.http.overload_status))
 }
 
 /// In place when the body is small, else on the prepare threads. A request whose model is not ready yet waits for it

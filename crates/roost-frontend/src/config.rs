@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use roost_openai::{ErrorShape, FieldPolicy};
+use roost_router::LocalPrefill;
 use roost_template::DeepSeekStyle;
 use roost_tokenizer::Backend;
 
@@ -105,6 +106,8 @@ pub struct Route {
     pub prefill_affinity_ttl: Option<Duration>,
     /// Give whole requests to decode workers while there is no prefill worker; off: refuse them.
     pub decode_without_prefill: bool,
+    /// When decode workers compute prompts themselves although there are prefill workers; `None`: never.
+    pub local_prefill: Option<LocalPrefill>,
     /// Feed the index from the workers' events; off: from routed prompts.
     pub kv_events: bool,
     /// Lifetime of an entry of the approximate index.
@@ -193,6 +196,7 @@ impl Default for Route {
             router: roost_router::Config::default(),
             prefill_affinity_ttl: None,
             decode_without_prefill: false,
+            local_prefill: None,
             kv_events: true,
             approximate_ttl: Duration::from_secs(120),
             block_size: None,

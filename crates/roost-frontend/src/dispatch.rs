@@ -2,6 +2,7 @@
 
 mod active;
 mod leg;
+mod local;
 mod message;
 mod prefill;
 mod retries;
@@ -16,6 +17,7 @@ use std::time::Instant;
 
 pub(crate) use self::active::Active;
 use self::active::Running;
+pub(crate) use self::local::LOCAL_PREFILL;
 use self::message::Progress;
 use self::retries::Retries;
 use self::seat::Tried;
@@ -106,8 +108,24 @@ impl Request<'_> {
 
     async fn attempt(&self, tried: &mut Tried, retries: &mut Retries<'_>) -> Result<Running, Failed> {
         match self.prepared.model.prefill.load_full() {
+            Some(prefill) if self.prefills_locally(&prefill, tried) => {
+                let failed = match self.whole(Some(LOCAL_PREFILL), tried, retries).await {
+                    Ok(running) => {
+                        self.prepared.model.metrics.local_prefills.inc();
+                        return Ok(running);
+                    }
+                    Err(failed) => failed,
+                };
+                if !failed.failure.blames_request() {
+                    return Err(failed);
+                }
+                // It may be the place that the worker refuses, not the request.
+                tracing::warn!(request_id = %self.prepared.id, failure = %failed.failure, "decode worker takes no prompts");
+                tried.refused_local = true;
+                self.split(&prefill, tried, retries).await
+            }
             Some(prefill) => self.split(&prefill, tried, retries).await,
-            None => self.whole(tried, retries).await,
+            None => self.whole(None, tried, retries).await,
         }
     }
 

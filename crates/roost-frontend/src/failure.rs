@@ -23,6 +23,8 @@ pub(crate) struct Failure {
     in_prefill: bool,
     /// Text that may be shown, from whoever may speak to clients.
     public: Option<String>,
+    /// The reason in one word, for programs.
+    code: Option<&'static str>,
     /// Text for the log only.
     detail: String,
 }
@@ -51,6 +53,7 @@ impl Failure {
             lost_worker: false,
             in_prefill: false,
             public: None,
+            code: None,
             detail: detail.into(),
         }
     }
@@ -125,10 +128,16 @@ impl Failure {
     pub(crate) fn rejected(rejection: &Rejection) -> Self {
         let detail = rejection.to_string();
         match rejection {
-            Rejection::Overloaded | Rejection::PinOverloaded { .. } | Rejection::QueueFull { .. } => {
-                Self::new(Kind::Overload, false, false, detail)
+            Rejection::Overloaded | Rejection::PinOverloaded { .. } => Failure {
+                code: Some("workers_overloaded"),
+                ..Self::new(Kind::Overload, false, false, detail)
+            },
+            Rejection::QueueFull { .. } => {
+                Failure { code: Some("queue_full"), ..Self::new(Kind::Overload, false, false, detail) }
             }
-            Rejection::WaitedTooLong => Self::new(Kind::Waited, false, false, detail),
+            Rejection::WaitedTooLong => {
+                Failure { code: Some("queue_wait_exceeded"), ..Self::new(Kind::Waited, false, false, detail) }
+            }
             Rejection::NoWorkers | Rejection::PinUnavailable { .. } => {
                 Self::new(Kind::Unavailable, false, false, detail)
             }
@@ -148,7 +157,8 @@ impl Failure {
             public.or_else(|| text.filter(|_| matches!(error, CallError::ResponsePlane(_))).map(Into::into));
         let blames_worker = error.inhibits_worker();
         let lost_worker = matches!(error, CallError::Stream(error) if is_loss(error));
-        let base = Self::new(kind, error.is_retryable(), blames_worker, error.to_string());
+        let garbled = matches!(error, CallError::Stream(error) if is_garbled(error));
+        let base = Self::new(kind, error.is_retryable() || garbled, blames_worker, error.to_string());
         Failure { public, lost_worker, ..base }
     }
 
@@ -158,16 +168,15 @@ impl Failure {
         // An error that the worker spells out itself says nothing about its reachability.
         let unreachable = error.fault() == Fault::Transport && !matches!(error, StreamError::Worker(_));
         // One that cannot speak is as good as one that does not.
-        let garbled = matches!(
-            error,
-            StreamError::AfterEnd
-                | StreamError::Undecodable(_)
-                | StreamError::Protocol(_)
-                | StreamError::Frame(_)
-        );
+        let garbled = is_garbled(error);
         let retryable = error.is_retryable() || garbled;
         let base = Self::new(kind, retryable, unreachable || garbled, error.to_string());
         Failure { public, lost_worker: is_loss(error), ..base }
+    }
+
+    /// The worker takes the request itself for wrong.
+    pub(crate) fn blames_request(&self) -> bool {
+        matches!(self.kind, Kind::Invalid | Kind::NotImplemented)
     }
 
     /// What the router is told of the worker, if anything.
@@ -205,12 +214,16 @@ impl Failure {
             Kind::Engine if self.in_prefill => (500, "The prefill stage of the request failed."),
             Kind::Engine | Kind::Ours => (500, "The worker failed while serving the request."),
         };
-        match self.public.as_deref() {
+        let error = match self.public.as_deref() {
             None => ApiError::new(status, text),
             Some(public) if status == 400 && public.to_ascii_lowercase().contains("context length") => {
                 ApiError::context_length_said(public)
             }
             Some(public) => ApiError::new(status, public),
+        };
+        match self.code {
+            Some(code) => error.with_code(code),
+            None => error,
         }
     }
 
@@ -242,6 +255,17 @@ impl Failure {
             Kind::Ours => ("Internal", "runtime.internal"),
         }
     }
+}
+
+/// Whether the worker says what is no answer.
+fn is_garbled(error: &StreamError) -> bool {
+    matches!(
+        error,
+        StreamError::AfterEnd
+            | StreamError::Undecodable(_)
+            | StreamError::Protocol(_)
+            | StreamError::Frame(_)
+    )
 }
 
 /// Whether a stream broke off, as when the process behind it dies.

@@ -50,6 +50,9 @@ impl Frontend {
     /// The router's options contradict each other, or no thread can be started.
     pub fn new(config: Config, parts: Parts) -> std::io::Result<Self> {
         config.route.router.validate().map_err(std::io::Error::other)?;
+        if let Some(rule) = &config.route.local_prefill {
+            rule.validate().map_err(std::io::Error::other)?;
+        }
         let Parts { client, cluster, updates, registry, metrics, replicas } = parts;
         let shared = Arc::new(Shared::new(config, client, cluster, registry, metrics, replicas)?);
         Ok(Frontend { shared, updates })

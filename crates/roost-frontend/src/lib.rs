@@ -39,4 +39,5 @@ pub use frontend::{Frontend, Parts};
 pub use plane::PlaneRecovery;
 pub use prepare::memory::{HashedPrompt, MemoryConfig, PromptError, PromptMemory, PromptRequest, Recalled};
 pub use roost_openai::{ErrorShape, FieldPolicy};
+pub use roost_router::LocalPrefill;
 pub use roost_template::DeepSeekStyle;

@@ -133,6 +133,14 @@ impl Models {
         }
     }
 
+    /// The versions that every request is for, if only one model is served.
+    pub(crate) fn only(&self) -> Option<Versions> {
+        let current = self.current.load();
+        let (name, ..) = current.pools.first()?;
+        let only = current.waiting.is_empty() && current.pools.iter().all(|(other, ..)| other == name);
+        only.then(|| current.ready.get(name).cloned()).flatten()
+    }
+
     /// Resolves with the next state.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()

@@ -11,7 +11,7 @@ use std::time::{Instant, SystemTime};
 use bytes::Bytes;
 use roost_kv::{Blocks, hash};
 use roost_openai::{
-    ApiError, ChatRequest, CompletionRequest, Flavor, Generation, Guided, Prompt, Raw, StreamOptions,
+    ApiError, ChatRequest, CompletionRequest, Flavor, Generation, Guided, NvExt, Prompt, Raw, StreamOptions,
 };
 use roost_router::Pin;
 use roost_template::{RenderInput, ThinkingControls};
@@ -24,6 +24,8 @@ use roost_wire::message::{
 use self::calls::Calls;
 use self::reading::Parsed;
 pub(crate) use self::reading::Reading;
+use crate::admit;
+use crate::dispatch::LOCAL_PREFILL;
 use crate::finish::{Extras, Finisher};
 use crate::hold::not_ready;
 use crate::models::{Lookup, Model, Waiting};
@@ -130,6 +132,12 @@ pub(crate) fn resume(shared: &Shared, reading: Reading) -> Outcome {
         Lookup::Waiting(waiting) => return Err(Refused::early(not_ready(reading.model(), waiting)).into()),
         Lookup::Unknown => return Err(Refused::early(ApiError::model_not_found(reading.model())).into()),
     };
+    let session = &reading.session;
+    let pins = session.pins(&reading.generation().nvext);
+    if let Some(failure) = admit::refuse(&model, session.id.as_deref(), pins) {
+        let mut finisher = reading.open_books(shared, &model);
+        return Err(Refused::counted(finisher.fail(&failure)).into());
+    }
     let Reading { parsed, session, received } = reading;
     let prepared = match parsed {
         Parsed::Chat { body, request, recalled } => {
@@ -390,14 +398,7 @@ fn complete(
     };
     let list = (0..asked.generation.sampling.n.unwrap_or(1)).map(|_| choice()).collect();
     let choices = Choices::new(list, isl, counts_reasoning);
-    let pin = Pin {
-        worker: session.worker.or(asked.generation.nvext.worker).map(roost_kv::WorkerId),
-        dp_rank: session.dp_rank.or(asked.generation.nvext.dp_rank),
-    };
-    let prefill_pin = Pin {
-        worker: session.prefill_worker.or(asked.generation.nvext.prefill_worker).map(roost_kv::WorkerId),
-        dp_rank: session.prefill_dp_rank.or(asked.generation.nvext.prefill_dp_rank),
-    };
+    let [pin, prefill_pin] = session.pins(&asked.generation.nvext);
     let priority = session.priority.or(asked.generation.nvext.priority).unwrap_or(0);
     let strict_priority = session.strict_priority.or(asked.generation.nvext.strict_priority).unwrap_or(0);
     let prepared = Prepared {
@@ -472,7 +473,7 @@ fn engine_request(
         },
         eos_token_ids: eos,
         mdc_sum: Some(model.mdcsum.to_string()),
-        annotations: asked.generation.nvext.annotations.clone(),
+        annotations: annotations(&asked.generation.nvext),
         routing: Some(Routing {
             cache_salt: salt.map(str::to_owned),
             expected_output_tokens: asked.generation.nvext.expected_output_tokens,
@@ -518,6 +519,11 @@ fn guided(guided: &Guided, calls: Option<&Calls>) -> Result<Option<GuidedDecodin
         grammar: guided.grammar.clone(),
         ..GuidedDecoding::default()
     }))
+}
+
+/// What the client wants the worker to be told, but for what is not the client's to say.
+fn annotations(nvext: &NvExt) -> Vec<String> {
+    nvext.annotations.iter().filter(|annotation| *annotation != LOCAL_PREFILL).cloned().collect()
 }
 
 fn extra_args(generation: &Generation, salt: Option<&str>) -> Option<serde_json::Value> {

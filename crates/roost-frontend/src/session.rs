@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use http::HeaderMap;
-use roost_openai::{SessionAction, SessionControl};
+use roost_kv::WorkerId;
+use roost_openai::{NvExt, SessionAction, SessionControl};
+use roost_router::Pin;
 
 pub(crate) mod metadata;
 #[cfg(test)]
@@ -48,6 +50,19 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// Where the leg that answers and the prefill leg must run, if anywhere. Headers go before the body.
+    pub(crate) fn pins(&self, nvext: &NvExt) -> [Pin; 2] {
+        let pin = Pin {
+            worker: self.worker.or(nvext.worker).map(WorkerId),
+            dp_rank: self.dp_rank.or(nvext.dp_rank),
+        };
+        let prefill_pin = Pin {
+            worker: self.prefill_worker.or(nvext.prefill_worker).map(WorkerId),
+            dp_rank: self.prefill_dp_rank.or(nvext.prefill_dp_rank),
+        };
+        [pin, prefill_pin]
+    }
+
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let (id, parent) = identity(headers);
         Session {

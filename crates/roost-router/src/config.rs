@@ -57,6 +57,8 @@ pub struct Config {
     pub queue: QueueConfig,
     /// How long a failed worker is avoided.
     pub quarantine: QuarantineConfig,
+    /// Whether a decode pool looks for cached prompts: where its workers may compute prompts themselves.
+    pub decode_overlap: bool,
     /// Whether blocks in use by running requests enter the cost.
     pub track_active_blocks: bool,
     /// Whether generated tokens add blocks.
@@ -83,6 +85,7 @@ impl Default for Config {
             busy: BusyThresholds::default(),
             queue: QueueConfig::default(),
             quarantine: QuarantineConfig::default(),
+            decode_overlap: false,
             track_active_blocks: true,
             track_output_blocks: false,
             track_prefill_tokens: true,
@@ -97,15 +100,17 @@ impl Default for Config {
 impl Config {
     /// Returns the options as they apply to `role`.
     ///
-    /// A prefill pool does not track active blocks. A decode pool gets no overlap credit, does not track
-    /// prefill and counts every request's blocks in full. Applied by [`Core::new`](crate::Core::new) too.
+    /// A prefill pool does not track active blocks. A decode pool gets no overlap credit unless
+    /// [`Config::decode_overlap`], does not track prefill and counts every request's blocks in full. Applied by [`Core::new`](crate::Core::new) too.
     pub fn for_role(mut self, role: Role) -> Self {
         self.role = role;
         match role {
             Role::Aggregated => {}
             Role::Prefill => self.track_active_blocks = false,
             Role::Decode => {
-                self.cost.overlap_credit = 0.0;
+                if !self.decode_overlap {
+                    self.cost.overlap_credit = 0.0;
+                }
                 self.track_prefill_tokens = false;
                 self.assume_kv_reuse = false;
             }

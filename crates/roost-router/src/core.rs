@@ -23,12 +23,14 @@ use crate::{
 mod admission;
 mod bound;
 mod place;
+mod preview;
 mod replicate;
 mod score;
 #[cfg(test)]
 mod tests;
 
 pub use admission::Submitted;
+pub use preview::Preview;
 
 /// The router of one pool: one model in one role.
 ///

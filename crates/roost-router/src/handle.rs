@@ -11,8 +11,8 @@ use waiting::Wakers;
 
 use crate::replica::{Applied, BindingEvent, Identity, Outbound, SequenceEvent};
 use crate::{
-    BookingId, BusyThresholds, ConfigError, Core, Decision, End, Expired, Failure, Placement, Rejection,
-    Request, Role, SavedBinding, Snapshot, Stats, Worker,
+    BookingId, BusyThresholds, ConfigError, Core, Decision, End, Expired, Failure, Pin, Placement, Preview,
+    Rejection, Request, Role, SavedBinding, Snapshot, Stats, Worker,
 };
 
 #[cfg(test)]
@@ -95,6 +95,21 @@ impl Router {
         let placement = self.decide(|core, now| core.place(now, request))?;
         let (booking, rank) = (placement.booking, placement.rank);
         Ok((placement, Lease { router: self.clone(), booking, rank, open: true }))
+    }
+
+    /// See [`Core::full_for`].
+    pub fn full_for(&self, session: Option<&str>, pin: Pin) -> Option<Rejection> {
+        self.with(|core, now| core.full_for(now, session, pin))
+    }
+
+    /// See [`Core::turned_away`].
+    pub fn turned_away(&self, rejection: Rejection) {
+        self.with(|core, _| core.turned_away(rejection));
+    }
+
+    /// See [`Core::preview`].
+    pub fn preview(&self, request: &Request<'_>) -> Result<Preview, Rejection> {
+        self.with(|core, now| core.preview(now, request))
     }
 
     /// See [`Core::worker_joined`].

@@ -7,6 +7,7 @@
 
 mod affinity;
 mod busy;
+mod conditional;
 mod config;
 mod core;
 mod cost;
@@ -25,9 +26,10 @@ mod request;
 mod room;
 mod stats;
 
-pub use crate::core::{Core, Expired, Submitted};
+pub use crate::core::{Core, Expired, Preview, Submitted};
 pub use affinity::{AffinityOutcome, RebindReason, SavedBinding};
 pub use busy::BusyThresholds;
+pub use conditional::{LocalPrefill, LocalPrefillPolicy, Outlook};
 pub use config::{
     AffinityConfig, AffinityMode, BoundConfig, Config, ConfigError, CostConfig, Mode, QuarantineConfig, Role,
 };

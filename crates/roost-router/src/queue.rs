@@ -173,9 +173,14 @@ impl Queue {
         self.waiting == 0 && self.called == 0
     }
 
+    /// Tells whether as many requests wait as may.
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting >= self.config.capacity
+    }
+
     /// Takes a request in; `None` when the queue is full.
     pub(crate) fn push(&mut self, now: Instant, lane: Lane, claim: Claim) -> Option<TicketId> {
-        if self.waiting >= self.config.capacity {
+        if self.is_full() {
             return None;
         }
         let id = TicketId(self.next);

@@ -27,6 +27,6 @@ pub use stats::{ClientStats, ListenerStats, WorkerStats};
 pub use stream::{RawStream, ResponseStream, StreamError};
 pub use transport::{ListenTls, TlsError, TlsFiles, Transport};
 pub use worker::{
-    Admission, BoxFuture, Cancellation, Handler, Item, ItemStream, RequestContext, WorkerConfig,
-    WorkerListener,
+    Admission, BoxFuture, Cancellation, Handler, Item, ItemStream, Misbehaviour, RequestContext,
+    WorkerConfig, WorkerListener,
 };

@@ -32,6 +32,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Largest frame before a connection has named its subject.
 const MAX_HANDSHAKE_BYTES: usize = 16 * 1024;
 
+/// What the system keeps of an answer that nobody reads, in bytes, once or twice: the rest stays with the worker. Left to
+/// itself it keeps up to 32 MiB for each client that is stuck.
+const UNREAD_BYTES: usize = 256 * 1024;
+
 /// Settings of the response listener.
 #[derive(Debug, Clone)]
 pub struct ListenerConfig {
@@ -82,7 +86,7 @@ impl ResponseListener {
     /// # Errors
     /// The address cannot be bound.
     pub fn bind(config: ListenerConfig) -> io::Result<Arc<Self>> {
-        let listener = config.transport.bind(config.bind, config.backlog)?;
+        let listener = config.transport.bind(config.bind, config.backlog, Some(UNREAD_BYTES))?;
         let bound = listener.address()?;
         let address = SocketAddr::new(config.advertise.unwrap_or(bound.ip()), bound.port());
         let registry = Arc::new(Registry::default());

@@ -89,8 +89,14 @@ impl Transport {
         }
     }
 
-    /// Binds a listener; port 0 picks a free one. Must be called on a runtime.
-    pub(crate) fn bind(&self, address: SocketAddr, backlog: u32) -> io::Result<Listener> {
+    /// Binds a listener; port 0 picks a free one. The system keeps about `unread` bytes of each connection for it, or as
+    /// many as it likes. Must be called on a runtime.
+    pub(crate) fn bind(
+        &self,
+        address: SocketAddr,
+        backlog: u32,
+        unread: Option<usize>,
+    ) -> io::Result<Listener> {
         #[cfg(any(test, feature = "simulation"))]
         if let Some(network) = &self.network {
             return Ok(Listener::Simulated(network.bind(address)?));
@@ -98,6 +104,10 @@ impl Transport {
         let socket = RawSocket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
         socket.set_nonblocking(true)?;
+        if let Some(bytes) = unread {
+            // Connections take it over from their listener.
+            socket.set_recv_buffer_size(bytes)?;
+        }
         socket.bind(&address.into())?;
         socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
         Ok(Listener::Tcp(TcpListener::from_std(socket.into())?, self.listen_tls.clone()))

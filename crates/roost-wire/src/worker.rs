@@ -24,7 +24,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 pub use self::{
     cancellation::Cancellation,
     config::WorkerConfig,
-    handler::{Admission, BoxFuture, Handler, Item, ItemStream, RequestContext},
+    handler::{Admission, BoxFuture, Handler, Item, ItemStream, Misbehaviour, RequestContext},
 };
 use crate::{
     stats::{WorkerCounters, WorkerStats},
@@ -65,7 +65,7 @@ impl WorkerListener {
     /// # Errors
     /// The address cannot be bound.
     pub fn bind(config: WorkerConfig, shutdown: CancellationToken) -> io::Result<Arc<Self>> {
-        let listener = config.transport.bind(config.bind, config.backlog)?;
+        let listener = config.transport.bind(config.bind, config.backlog, None)?;
         let bound = listener.address()?;
         let address = SocketAddr::new(config.advertise.unwrap_or(bound.ip()), bound.port());
         let shared = Arc::new(Shared {

@@ -6,6 +6,8 @@ mod bench;
 mod demo;
 mod descriptors;
 mod exchange;
+#[cfg(test)]
+mod exits;
 mod explain;
 mod fleet;
 #[cfg(feature = "kubernetes")]
@@ -21,6 +23,7 @@ mod signals;
 mod store;
 mod transport;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use roost_config::{Command, Environment};
@@ -32,8 +35,13 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
+    run(std::env::args_os().skip(1))
+}
+
+/// Does what the arguments say.
+fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let environment = Environment::capture();
-    let result = match roost_config::parse(std::env::args_os().skip(1), &environment) {
+    let result = match roost_config::parse(arguments, &environment) {
         Ok(Command::Print(text)) => {
             output::result(&text);
             return ExitCode::SUCCESS;

@@ -70,6 +70,7 @@ pub(crate) fn frontend(o: &options::Serve, access: &Access) -> frontend::Config 
             block_size: o.router.block_size,
             prefill_affinity_ttl: o.router.affinity.prefill_ttl,
             decode_without_prefill: o.reliability.decode_without_prefill,
+            local_prefill: o.router.local_prefill.as_ref().map(local_prefill),
             attempts: o.reliability.attempts,
             migration_limit: o.reliability.migration_limit,
             migration_max_tokens: o.reliability.migration_max_tokens,
@@ -116,6 +117,20 @@ fn memory(o: &options::TokenizerOptions) -> frontend::MemoryConfig {
 
 fn card_cache(given: Option<&std::path::Path>) -> PathBuf {
     given.map_or_else(|| std::env::temp_dir().join("roost-model-cards"), PathBuf::from)
+}
+
+fn local_prefill(o: &options::LocalPrefillOptions) -> roost_router::LocalPrefill {
+    roost_router::LocalPrefill {
+        policy: match o.policy {
+            options::LocalPrefillPolicy::IslBounding => roost_router::LocalPrefillPolicy::NewTokens,
+            options::LocalPrefillPolicy::PrefillLoad => roost_router::LocalPrefillPolicy::PrefillLoad,
+            options::LocalPrefillPolicy::IslOrLoad => roost_router::LocalPrefillPolicy::NewTokensOrLoad,
+        },
+        new_tokens: o.new_tokens,
+        new_share: o.new_share,
+        prefill_busy: o.prefill_busy,
+        decode_busy: o.decode_busy,
+    }
 }
 
 pub(crate) fn router(o: &options::RouterOptions) -> roost_router::Config {
@@ -182,6 +197,7 @@ pub(crate) fn router(o: &options::RouterOptions) -> roost_router::Config {
             max_wait: o.queue.max_wait,
         },
         quarantine,
+        decode_overlap: o.local_prefill.is_some(),
         track_active_blocks: o.track_active_blocks,
         track_output_blocks: o.track_output_blocks,
         track_prefill_tokens: o.track_prefill_tokens,

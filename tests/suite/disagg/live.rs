@@ -150,3 +150,35 @@ async fn bindings(peers: &Peers) -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn dynamo_mockers_compute_prompts_on_the_decode_worker() -> Result<()> {
+    let Some(peers) = Peers::find() else { return Ok(()) };
+    let folder = TempDir::new()?;
+    let store = folder.path().join("store");
+    let mut options = Options::split(0, 0);
+    options.store = Some(store.clone());
+    options.config.models.cache_dir = folder.path().join("cards");
+    options.config.route.local_prefill = Some(roost_frontend::LocalPrefill::default());
+    options.config.route.router.decode_overlap = true;
+    let cluster = options.start().await?;
+    let blocks = ["--num-gpu-blocks-override", "4096", "--disaggregation-mode"];
+    let prefill = peers.mocker(&store, &[&blocks[..], &["prefill"]].concat())?;
+    let decode = peers.mocker(&store, &[&blocks[..], &["decode"]].concat())?;
+    ready(&cluster, Role::Prefill, 1, &[&prefill, &decode]).await?;
+    ready(&cluster, Role::Decode, 1, &[&prefill, &decode]).await?;
+    let long = "a conversation of which the decode worker has everything but the last words ".repeat(40);
+    let mut places = Vec::new();
+    for turn in 0..4 {
+        let reply = chat(&cluster, &format!("{long} {turn}"), json!({})).session("s").send().await?;
+        assert_eq!(reply.status, 200, "{}\n{}\n{}", reply.text(), prefill.output(), decode.output());
+        let answer = reply.json()?;
+        assert_eq!(answer["usage"]["completion_tokens"], 8, "{answer}");
+        places.push((prefill_of(&answer).0, worker_of(&answer)));
+    }
+    let [(prefill, decode), rest @ ..] = &places[..] else { unreachable!("four turns") };
+    assert_ne!(prefill, decode, "the first turn is new to everybody");
+    assert!(rest.iter().all(|at| *at == (*decode, *decode)), "{places:?}");
+    assert_eq!(cluster.metric_sum("roost_local_prefills_total", "").await?, 3.0);
+    cluster.until_idle().await
+}

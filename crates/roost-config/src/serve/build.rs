@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use super::local_prefill;
 use super::{
     AffinityMode, AffinityOptions, BusyThresholds, CostOptions, DiscoveryBackend, DiscoveryOptions,
     DoorOptions, ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, KubernetesOptions,
-    LimitOptions, LogFormat, LogOptions, MetricsOptions, ModelOptions, NamespaceFilter, NatsOptions,
-    PlaneOptions, PlaneTls, ProcessOptions, QueueOptions, QueuePolicy, ReasoningField, ReliabilityOptions,
-    RouterMode, RouterOptions, Serve, TokenizerBackend, TokenizerOptions,
+    LimitOptions, LocalPrefillOptions, LogFormat, LogOptions, MetricsOptions, ModelOptions, NamespaceFilter,
+    NatsOptions, PlaneOptions, PlaneTls, ProcessOptions, QueueOptions, QueuePolicy, ReasoningField,
+    ReliabilityOptions, RouterMode, RouterOptions, Serve, TokenizerBackend, TokenizerOptions,
 };
 use crate::{effective::Effective, problem::Problem, resolve::Resolved, value::Value, values::Values};
 
@@ -42,6 +43,7 @@ pub(crate) fn apply_presets(resolved: &mut Resolved) {
 
 /// Rules that one option alone cannot state.
 pub(crate) fn check(resolved: &mut Resolved) {
+    local_prefill::check(resolved);
     for (name, usual) in RANGES {
         let bound = |end: &str, usual: f64| match resolved.value(&format!("metrics-{name}-{end}")) {
             Some(Value::Number(given)) => *given,
@@ -316,6 +318,7 @@ fn router(values: &Values) -> RouterOptions {
             limit: values.size("router-queue-limit"),
             max_wait: values.duration("router-queue-max-wait-secs"),
         },
+        local_prefill: LocalPrefillOptions::of(values),
         kv_events: values.switch("router-kv-events"),
         approximate_ttl: values.duration("router-ttl-secs"),
         track_active_blocks: values.switch("router-track-active-blocks"),

@@ -169,6 +169,23 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     )
     .default("120"),
     option(
+        "router-conditional-disagg",
+        Kind::Switch,
+        "Let decode workers compute prompts of which they have most already, beside prefill workers. For engines that \
+         can: vLLM and TensorRT-LLM; SGLang's refuses.",
+    )
+    .env(&["DYN_ROUTER_CONDITIONAL_DISAGG"])
+    .default("false"),
+    option(
+        "router-conditional-disagg-config",
+        Kind::Text,
+        "JSON object: policy (isl_bounding: fewer than eff_isl_threshold, 2048, new tokens, and less than \
+         eff_isl_ratio_threshold, 0.7, of the prompt; prefill_load: the prefill worker has more prompt tokens to compute \
+         than prefill_busy_threshold times its batch token limit; isl_or_load) and decode_busy_threshold, the share of KV \
+         blocks beyond which a decode worker is left alone.",
+    )
+    .env(&["DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG"]),
+    option(
         "runtime-inhibited-duration-secs",
         seconds(0.0, 86_400.0),
         "First quarantine of a failed worker; it doubles while the worker keeps failing. 0: off.",

@@ -41,13 +41,6 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
         .env(&["DYN_ROUTER_PREFILL_LOAD_MODEL"])
         .default("none")
         .refused(NOT_AVAILABLE),
-    option("router-conditional-disagg", Kind::Switch, "Prefill on the decode worker where that is better.")
-        .env(&["DYN_ROUTER_CONDITIONAL_DISAGG"])
-        .default("false")
-        .refused(NOT_AVAILABLE),
-    option("router-conditional-disagg-config", Kind::Text, "Settings of conditional disaggregation (JSON).")
-        .env(&["DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG"])
-        .refused(NOT_AVAILABLE),
     option("router-policy-config", Kind::Path, "Policy classes and selection plugins (YAML).")
         .env(&["DYN_ROUTER_POLICY_CONFIG"])
         .refused(NOT_AVAILABLE),

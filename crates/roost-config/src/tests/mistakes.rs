@@ -197,3 +197,45 @@ fn mock_workers_publish_where_they_are_told() {
     let elsewhere = mock_worker("mock-worker --event-plane-host 10.0.0.9", &[]);
     assert_eq!(elsewhere.event_host.as_deref(), Some("10.0.0.9"));
 }
+
+#[test]
+fn conditional_disaggregation_needs_what_it_decides_by() {
+    check(
+        "serve --router-conditional-disagg --router-conditional-disagg-config {\"policy\":\"prefill_load\"} \
+         --no-router-kv-events",
+        &[],
+        expect![[r#"
+            --router-conditional-disagg: needs --router-mode kv
+            --router-conditional-disagg: needs --router-kv-events
+            --router-conditional-disagg-config: this policy needs prefill_busy_threshold, or --router-queue-threshold in its place"#]],
+    );
+    check(
+        "serve",
+        &[("DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG", r#"{"policy": "best"}"#)],
+        expect![[r#"
+        DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG: unknown variant `best`, expected one of `isl_bounding`, `prefill_load`, `isl_or_load` at line 1 column 17; a JSON object with any of policy (isl_bounding, prefill_load, isl_or_load), eff_isl_threshold, eff_isl_ratio_threshold, prefill_busy_threshold and decode_busy_threshold
+        DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG: is of no use without --router-conditional-disagg"#]],
+    );
+    check(
+        "serve --router-mode kv --router-conditional-disagg",
+        &[("DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG", r#"{"eff_isl_ratio_threshold": 2}"#)],
+        expect![
+            "DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG: eff_isl_ratio_threshold must be from 0 to 1; a JSON object with any of policy (isl_bounding, prefill_load, isl_or_load), eff_isl_threshold, eff_isl_ratio_threshold, prefill_busy_threshold and decode_busy_threshold"
+        ],
+    );
+    let options = serve(
+        "serve --router-mode kv --router-conditional-disagg --router-queue-threshold 0.5",
+        &[("DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG", r#"{"policy": "isl_or_load", "eff_isl_threshold": 100}"#)],
+    );
+    assert_eq!(
+        options.router.local_prefill,
+        Some(crate::LocalPrefillOptions {
+            policy: crate::LocalPrefillPolicy::IslOrLoad,
+            new_tokens: 100,
+            new_share: 0.7,
+            prefill_busy: Some(0.5),
+            decode_busy: None,
+        })
+    );
+    assert_eq!(serve("serve", &[]).router.local_prefill, None);
+}

@@ -27,6 +27,8 @@ pub(super) struct Tried {
     pub(super) losses: u32,
     /// Legs that were called, the successful ones included.
     pub(super) calls: usize,
+    /// A decode worker refused to compute the prompt itself.
+    pub(super) refused_local: bool,
 }
 
 /// A booked place.
@@ -57,26 +59,10 @@ impl Request<'_> {
         pin: Pin,
         tried: &Tried,
     ) -> Result<Seat, Failure> {
-        let prepared = self.prepared;
         let mut waiting = None;
         let (placement, lease) = loop {
             let overlap = overlap();
-            let request = RouteRequest {
-                id: Some(&prepared.id),
-                session: prepared.session.id.as_deref(),
-                parent: prepared.session.parent.as_deref(),
-                pin: Pin { worker: pin.worker.map(|worker| pool.engine_of(worker)), ..pin },
-                exclude: &tried.engines,
-                expected_output_tokens: prepared.expected_output_tokens,
-                priority: prepared.priority,
-                strict_priority: prepared.strict_priority,
-                ..RouteRequest::new(
-                    self.progress.isl(),
-                    prepared.blocks.block_size,
-                    &prepared.blocks.sequence,
-                    &overlap,
-                )
-            };
+            let request = self.route_request(pool, &overlap, pin, tried);
             let submitted = pool.router.submit(&request, waiting.take());
             match submitted.map_err(|rejection| Failure::rejected(&rejection))? {
                 Submission::Placed(placement, lease) => break (placement, lease),
@@ -86,6 +72,33 @@ impl Request<'_> {
         let engine = pool.engine(placement.rank.worker).ok_or_else(Failure::gone)?;
         let instance = engine.pick(Instant::now(), pin.worker, &tried.instances).ok_or_else(Failure::gone)?;
         Ok(Seat { placement, lease, engine, instance })
+    }
+
+    /// The request as the pool's router sees it.
+    pub(super) fn route_request<'r>(
+        &'r self,
+        pool: &Pool,
+        overlap: &'r Overlap,
+        pin: Pin,
+        tried: &'r Tried,
+    ) -> RouteRequest<'r> {
+        let prepared = self.prepared;
+        RouteRequest {
+            id: Some(&prepared.id),
+            session: prepared.session.id.as_deref(),
+            parent: prepared.session.parent.as_deref(),
+            pin: Pin { worker: pin.worker.map(|worker| pool.engine_of(worker)), ..pin },
+            exclude: &tried.engines,
+            expected_output_tokens: prepared.expected_output_tokens,
+            priority: prepared.priority,
+            strict_priority: prepared.strict_priority,
+            ..RouteRequest::new(
+                self.progress.isl(),
+                prepared.blocks.block_size,
+                &prepared.blocks.sequence,
+                overlap,
+            )
+        }
     }
 
     /// The tokens of the prompt, for calls of more than one leg. Not kept any longer than until the last of these: they

@@ -46,11 +46,15 @@ impl Request<'_> {
             .seat(pool, overlap, prepared.prefill_pin, tried)
             .await
             .map_err(|failure| Failed::unplaced(failure.in_prefill()))?;
+        // Where decode workers compute prompts now and then, what they keep of them is a reason to come back.
+        let keeps = self.shared.config.route.local_prefill.is_some();
+        let kept = || match keeps {
+            true => prepared.model.pool.overlap(&prepared.blocks.sequence),
+            false => Overlap::default(),
+        };
         // Both places before any call: a prompt is not computed for an answer that nobody can give.
-        let decode = self
-            .seat(&prepared.model.pool, Overlap::default, prepared.pin, tried)
-            .await
-            .map_err(Failed::unplaced)?;
+        let decode =
+            self.seat(&prepared.model.pool, kept, prepared.pin, tried).await.map_err(Failed::unplaced)?;
         drop(routing);
         retries.placed();
         let deadline = self.shared.config.route.first_token.map(|limit| Instant::now() + limit);
@@ -69,8 +73,11 @@ impl Request<'_> {
                 Err(failure) => return Err(prefill.failed(failure, tried).into()),
             }
         }
-        let message =
+        let mut message =
             self.progress.decode(&prepared.engine, decode.placement.rank.dp_rank, prefill_rank, &handoff);
+        if let Some(router) = message.router_config_override.as_mut().filter(|_| keeps) {
+            router.overlap_score_credit = None;
+        }
         let mut beside = Beside { prefill: Some(prefill), pool, deadline };
         let call = self.call(decode, &message, Some(tokens), tried);
         let mut leg = match beside.wait(self, call).await {
@@ -81,6 +88,14 @@ impl Request<'_> {
         match beside.wait(self, leg.first_output()).await {
             Ok(Ok(first)) => {
                 leg.booking.lease.committed();
+                let decode = &prepared.model.pool;
+                if keeps && !decode.has_events(leg.booking.info()) {
+                    decode.approximate.record(
+                        std::time::Instant::now(),
+                        leg.placement.rank,
+                        &prepared.blocks.sequence,
+                    );
+                }
                 if let Some(prefill) = &beside.prefill {
                     prefill.committed();
                 }

@@ -9,9 +9,10 @@ use super::{Failed, Request};
 use crate::failure::Failure;
 
 impl Request<'_> {
-    /// Places, calls and waits for the first output.
+    /// Places, calls and waits for the first output. The worker is told `annotation`.
     pub(super) async fn whole(
         &self,
+        annotation: Option<&str>,
         tried: &mut Tried,
         retries: &mut Retries<'_>,
     ) -> Result<Running, Failed> {
@@ -22,7 +23,8 @@ impl Request<'_> {
         let seat = self.seat(pool, overlap, prepared.pin, tried).await.map_err(Failed::unplaced)?;
         drop(routing);
         retries.placed();
-        let message = self.progress.whole(&prepared.engine, seat.placement.rank.dp_rank);
+        let mut message = self.progress.whole(&prepared.engine, seat.placement.rank.dp_rank);
+        message.annotations.extend(annotation.map(str::to_owned));
         let limit = self.shared.config.route.first_token;
         let began = tokio::time::Instant::now();
         let mut leg = self.call(seat, &message, None, tried).await?;

@@ -56,6 +56,7 @@ pub(super) struct Families {
     pub(super) retries: IntCounterVec,
     pub(super) retry_duration: HistogramVec,
     pub(super) too_long_to_migrate: IntCounterVec,
+    pub(super) local_prefills: IntCounterVec,
     // Models.
     pub(super) card: CardFamilies,
     // The router's own view.
@@ -277,6 +278,11 @@ impl Families {
             too_long_to_migrate: r.counter_vec(
                 Frontend("model_migration_max_seq_len_exceeded_total"),
                 "Broken answers that were not continued because they were too long.",
+                &["model"],
+            )?,
+            local_prefills: r.counter_vec(
+                Full("roost_local_prefills_total"),
+                "Prompts that a decode worker computed itself although there were prefill workers.",
                 &["model"],
             )?,
             card: CardFamilies::register(r)?,

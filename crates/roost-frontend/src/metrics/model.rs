@@ -39,6 +39,8 @@ pub struct ModelMetrics {
     migrations: [MigrationMetrics; Migration::ALL.len()],
     /// Answers that did not move because they were too long.
     pub(crate) too_long_to_migrate: IntCounter,
+    /// Prompts that a decode worker computed itself although there were prefill workers.
+    pub(crate) local_prefills: IntCounter,
     by_route: [[RouteMetrics; RequestKind::ALL.len()]; Endpoint::ALL.len()],
     card: CardGauges,
 }
@@ -115,6 +117,7 @@ impl ModelMetrics {
                 duration: ["failure", "success"]
                     .map(|outcome| f.retry_duration.with_label_values(&[migration.as_str(), name, outcome])),
             }),
+            local_prefills: f.local_prefills.with_label_values(model),
             too_long_to_migrate: f.too_long_to_migrate.with_label_values(model),
             by_route,
             card: CardGauges {

@@ -1,12 +1,15 @@
 //! A request as it was read. It keeps until its model can serve it, so that nothing is read twice.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use roost_openai::{ApiError, ChatRequest, CompletionRequest, Flavor, escape_controls};
+use roost_openai::{ApiError, ChatRequest, CompletionRequest, Flavor, Generation, escape_controls};
 
 use super::Refused;
 use super::memory::Recalled;
+use crate::finish::Finisher;
+use crate::models::Model;
 use crate::session::Session;
 use crate::shared::Shared;
 
@@ -81,6 +84,23 @@ impl Reading {
         };
         shared.metrics.ignored_fields(ignored);
         Ok(Reading { parsed, session: session.with_control(generation.as_ref()), received })
+    }
+
+    /// Opens its books.
+    pub(super) fn open_books(&self, shared: &Shared, model: &Arc<Model>) -> Finisher {
+        let flavor = match &self.parsed {
+            Parsed::Chat { .. } => Flavor::Chat,
+            Parsed::Completion(_) => Flavor::Completion,
+        };
+        Finisher::begin(shared, model, flavor, self.generation().stream, self.received)
+    }
+
+    /// What is asked of the answer.
+    pub(super) fn generation(&self) -> &Generation {
+        match &self.parsed {
+            Parsed::Chat { request, .. } => &request.generation,
+            Parsed::Completion(request) => &request.generation,
+        }
     }
 
     /// The name that it asks for.

@@ -1,13 +1,16 @@
 //! Whether a request is placed at once or waits for room.
 
+use std::sync::Arc;
 use std::time::Instant;
+
+use roost_kv::Overlap;
 
 use super::Core;
 use crate::busy::UNKNOWN_MAX_BATCHED_TOKENS;
 use crate::fleet::Member;
 use crate::load::RankSlot;
 use crate::queue::{Claim, Lane, Standing};
-use crate::{AffinityMode, Constraints, Placement, RebindReason, Rejection, Request, TicketId};
+use crate::{AffinityMode, Constraints, Pin, Placement, RebindReason, Rejection, Request, TicketId};
 
 /// What came of a request.
 #[derive(Clone, Debug)]
@@ -61,6 +64,29 @@ impl Core {
         self.queue.leave(ticket);
         self.call_waiting(now);
         placed.map(Submitted::Placed)
+    }
+
+    /// Returns why a request of `session` (if any) and `pin` would be refused for want of room, whatever its prompt;
+    /// `None` if it depends on the prompt, or there is room.
+    pub fn full_for(&self, now: Instant, session: Option<&str>, pin: Pin) -> Option<Rejection> {
+        let (sequence, overlap) = (Arc::from([]), Overlap::default());
+        let request = Request { session, pin, ..Request::new(0, 1, &sequence, &overlap) };
+        let room = self.room(now, &self.lane(now, &request));
+        if room == Room::Overloaded {
+            let pinned = pin.worker.map(|worker| Rejection::PinOverloaded { worker });
+            return Some(pinned.unwrap_or(Rejection::Overloaded));
+        }
+        let waits = self.config.queue.threshold.is_some() && (room == Room::Filled || !self.queue.is_idle());
+        (waits && self.queue.is_full()).then(|| Rejection::QueueFull { limit: self.queue.capacity() })
+    }
+
+    /// Counts a request that was refused on the word of [`Core::full_for`].
+    pub fn turned_away(&mut self, rejection: Rejection) {
+        self.stats.received += 1;
+        match rejection {
+            Rejection::QueueFull { .. } => self.stats.rejected_queue_full += 1,
+            _ => self.stats.rejected_overloaded += 1,
+        }
     }
 
     /// Tells whether a waiting request should be submitted again, to be placed or refused.

@@ -14,8 +14,8 @@ use crate::quarantine::Standing;
 use crate::{AffinityOutcome, BookingId, Mode, Placement, RebindReason, Rejection, Request};
 
 /// The choice of a rank, before anything is booked.
-struct Choice {
-    candidate: Candidate,
+pub(super) struct Choice {
+    pub(super) candidate: Candidate,
     reason: Reason,
     /// The most cached tokens on any eligible rank.
     best_cached_tokens: u32,
@@ -54,7 +54,7 @@ impl Core {
         result
     }
 
-    fn choose(
+    pub(super) fn choose(
         &mut self,
         now: Instant,
         request: &Request<'_>,

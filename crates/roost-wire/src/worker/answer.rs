@@ -7,7 +7,7 @@ use tokio::{
     time::{self, Instant},
 };
 
-use super::{Cancellation, Handler, Item, ItemStream, RequestContext, Shared};
+use super::{Cancellation, Handler, Item, ItemStream, Misbehaviour, RequestContext, Shared};
 use crate::{
     Codec,
     frame::{self, TwoPart},
@@ -32,6 +32,8 @@ pub(super) struct Request {
     pub(super) control: ControlMessage,
     pub(super) home: ResponseAddress,
     pub(super) body: Bytes,
+    /// What is to be done wrong with its answer.
+    pub(super) misbehaviour: Option<Misbehaviour>,
 }
 
 /// How an answer ended.
@@ -136,10 +138,19 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     async fn write(mut self, request: Request, handler: Arc<dyn Handler>) -> io::Result<End> {
-        let Request { path, headers, control, home, body } = request;
+        let Request { path, headers, control, home, body, misbehaviour } = request;
         let handshake = HandshakeMessage { subject: home.subject, stream_type: "response".to_owned() };
         self.put_control(&handshake);
         self.flush().await?;
+        match misbehaviour {
+            Some(Misbehaviour::CloseBeforePrologue) => return Ok(End::Incomplete),
+            Some(Misbehaviour::GarbledPrologue) => {
+                self.out.extend_from_slice(&[0xff; 64]);
+                self.flush().await?;
+                return std::future::pending().await;
+            }
+            _ => {}
+        }
         let codec = control.codec();
         let refusal = if home.context != control.id {
             Some(DynamoError::invalid_argument("context of the answer is not the request id"))

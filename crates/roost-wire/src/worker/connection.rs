@@ -7,7 +7,7 @@ use tokio::{
 };
 
 use super::{
-    Admission, Admitted, Handler, Shared,
+    Admission, Admitted, Handler, Misbehaviour, Shared,
     answer::{self, Request},
 };
 use crate::{
@@ -27,7 +27,7 @@ const LINGER: Duration = Duration::from_secs(1);
 pub(super) async fn serve(shared: Arc<Shared>, incoming: Incoming, peer: SocketAddr) {
     let serving = async {
         let socket = incoming.establish().await?;
-        Connection { shared, socket, acks: Vec::new() }.run().await
+        Connection { shared, socket, acks: Vec::new(), misbehaviour: None }.run().await
     };
     if let Err(error) = serving.await {
         tracing::debug!(%peer, %error, "request connection failed");
@@ -39,7 +39,12 @@ struct Connection {
     socket: Socket,
     /// Acknowledgements not written yet: those of all frames that came with one read.
     acks: Vec<u8>,
+    /// What is to be done wrong with them.
+    misbehaviour: Option<Misbehaviour>,
 }
+
+/// What is no acknowledgement: a length that no frame has.
+const GARBAGE: [u8; 16] = [0xff; 16];
 
 impl Connection {
     async fn run(mut self) -> io::Result<()> {
@@ -60,6 +65,12 @@ impl Connection {
     }
 
     async fn flush(&mut self) -> io::Result<()> {
+        match self.misbehaviour.take() {
+            Some(Misbehaviour::CloseBeforeAck) => return Err(io::ErrorKind::ConnectionAborted.into()),
+            Some(Misbehaviour::GarbledAck) => self.acks.extend_from_slice(&GARBAGE),
+            Some(Misbehaviour::LateAck(by)) => time::sleep(by).await,
+            Some(Misbehaviour::CloseBeforePrologue | Misbehaviour::GarbledPrologue) | None => {}
+        }
         if !self.acks.is_empty() {
             self.socket.write_all(&self.acks).await?;
             self.socket.flush().await?;
@@ -88,9 +99,9 @@ impl Connection {
     }
 
     fn take(&mut self, frame: &RequestFrame) {
-        let counters = &self.shared.counters;
-        counters.requests.increment();
+        self.shared.counters.requests.increment();
         let ack = self.dispatch(frame);
+        let counters = &self.shared.counters;
         match &ack {
             Some(Ack::Overloaded(_)) => counters.overloaded.increment(),
             Some(Ack::Unavailable(_)) => counters.unavailable.increment(),
@@ -103,7 +114,7 @@ impl Connection {
     }
 
     /// Starts the answer to a frame, or says why not. `None`: nothing is acknowledged.
-    fn dispatch(&self, frame: &RequestFrame) -> Option<Ack> {
+    fn dispatch(&mut self, frame: &RequestFrame) -> Option<Ack> {
         let Ok(path) = std::str::from_utf8(&frame.path) else {
             return Some(Ack::Refused("Invalid endpoint path".to_owned()));
         };
@@ -122,10 +133,23 @@ impl Connection {
             Admission::Unavailable(why) => return Some(Ack::Unavailable(why)),
             Admission::Forget => return Some(Ack::Accepted),
             Admission::Ignore => return None,
+            Admission::Misbehave(how) => {
+                self.misbehaviour = Some(how);
+                if matches!(how, Misbehaviour::CloseBeforeAck | Misbehaviour::GarbledAck) {
+                    return None;
+                }
+            }
         }
         let Some(admitted) = self.shared.admit() else { return Some(Ack::at_capacity()) };
         self.start(
-            Request { path: path.into(), headers: frame.headers(), control, home, body },
+            Request {
+                path: path.into(),
+                headers: frame.headers(),
+                control,
+                home,
+                body,
+                misbehaviour: self.misbehaviour,
+            },
             handler,
             admitted,
         );

@@ -1,4 +1,4 @@
-use std::{collections::BTreeMap, fmt, pin::Pin, sync::Arc};
+use std::{collections::BTreeMap, fmt, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_core::Stream;
@@ -48,6 +48,23 @@ pub enum Admission {
     Forget,
     /// It is not acknowledged, which makes the connection useless to the frontend.
     Ignore,
+    /// As no worker should: for tests of frontends.
+    Misbehave(Misbehaviour),
+}
+
+/// What a worker can do wrong before its answer begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Misbehaviour {
+    /// Close the connection in place of the acknowledgement.
+    CloseBeforeAck,
+    /// Send what is no acknowledgement.
+    GarbledAck,
+    /// Acknowledge after this time.
+    LateAck(Duration),
+    /// Acknowledge, call home, and close.
+    CloseBeforePrologue,
+    /// Acknowledge, call home, and send what is no prologue.
+    GarbledPrologue,
 }
 
 /// What a handler knows about a request besides its body.

@@ -53,6 +53,8 @@ pub struct MockConfig {
     /// Hand-over of KV cache between prefill and decode engines of one process. Without it a decode
     /// engine has the KV cache at once.
     pub transfers: Option<Arc<Transfers>>,
+    /// A decode engine computes a prompt itself where the request says so, as vLLM's does; SGLang's refuses.
+    pub local_prefill: bool,
     /// Tool-call parser to announce.
     pub tool_call_parser: Option<String>,
     /// Reasoning parser to announce.
@@ -151,6 +153,7 @@ impl MockConfig {
             codec: None,
             bootstrap: None,
             transfers: None,
+            local_prefill: false,
             tool_call_parser: None,
             reasoning_parser: None,
             runtime_data: serde_json::Map::new(),

@@ -93,7 +93,8 @@ impl Run<'_> {
                 config.context_length
             )));
         }
-        if self.request.has_annotation("x-bypass-remote-prefill") {
+        let alone = self.request.has_annotation("x-bypass-remote-prefill");
+        if alone && !config.local_prefill {
             return Err(EngineError::InvalidRequest("x-bypass-remote-prefill is not supported".into()));
         }
         if split && self.request.sampling_options.n.is_some_and(|n| n > 1) {
@@ -101,7 +102,8 @@ impl Run<'_> {
                 "n > 1 is not possible with split prefill and decode".into(),
             ));
         }
-        if config.role == Role::Decode && self.request.bootstrap_info.is_none() && !self.request.is_probe {
+        let paired = self.request.bootstrap_info.is_some();
+        if config.role == Role::Decode && !paired && !alone && !self.request.is_probe {
             return Err(EngineError::Failed("decode needs bootstrap_info".into()));
         }
         Ok(())
@@ -130,7 +132,7 @@ impl Run<'_> {
         let salt = routing.and_then(|routing| routing.cache_salt.as_deref());
         let mut sequence = rank.enqueue(&self.request.token_ids, hash::seed(lora, salt), output_tokens)?;
         let turn = self.unless_stopped(sequence.admit(rank)).await?;
-        if shared.config.role == Role::Decode {
+        if shared.config.role == Role::Decode && self.request.bootstrap_info.is_some() {
             drop(turn);
             if let (Some(transfers), Some(info)) = (&shared.config.transfers, &self.request.bootstrap_info) {
                 self.cached = Some(self.unless_stopped(transfers.receive(info.bootstrap_room)).await?);

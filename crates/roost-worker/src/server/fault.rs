@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use roost_wire::Admission;
 use roost_wire::message::DynamoError;
+use roost_wire::{Admission, Misbehaviour};
 
 /// One way to misbehave with a model request.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +21,10 @@ pub enum Fault {
     NoCallHome,
     /// Call home and never send the prologue.
     NoPrologue,
+    /// Send the prologue after this time.
+    LatePrologue(Duration),
+    /// What breaks the plane's rules before the answer begins.
+    Misbehave(Misbehaviour),
     /// Refuse in the prologue.
     Refuse(Box<DynamoError>),
     /// Send this many items and then nothing, without closing.
@@ -40,6 +45,7 @@ impl Fault {
             Fault::Unavailable(why) => Some(Admission::Unavailable(why.clone())),
             Fault::NoAck => Some(Admission::Ignore),
             Fault::NoCallHome => Some(Admission::Forget),
+            Fault::Misbehave(how) => Some(Admission::Misbehave(*how)),
             _ => None,
         }
     }
@@ -86,7 +92,10 @@ impl Faults {
 
     /// The fault of a prologue that is due, if one is.
     pub(super) fn prologue(&self) -> Option<Fault> {
-        self.take(|fault| matches!(fault, Fault::NoPrologue | Fault::Refuse(_)).then(|| fault.clone()))
+        self.take(|fault| {
+            matches!(fault, Fault::NoPrologue | Fault::LatePrologue(_) | Fault::Refuse(_))
+                .then(|| fault.clone())
+        })
     }
 
     /// The fault of an answer's items that is due, if one is.

@@ -90,6 +90,13 @@ impl Handler for GenerateHandler {
         match self.faults.prologue() {
             None => Box::pin(std::future::ready(self.begin(context, &body))),
             Some(Fault::Refuse(error)) => Box::pin(std::future::ready(Err(*error))),
+            Some(Fault::LatePrologue(by)) => {
+                let answer = self.begin(context, &body);
+                Box::pin(async move {
+                    tokio::time::sleep(by).await;
+                    answer
+                })
+            }
             Some(_) => Box::pin(std::future::pending()),
         }
     }

@@ -227,3 +227,41 @@ fn a_booking_lasts_as_long_as_its_request() {
     pool.core.finish(pool.now, silent.booking, End::Ok);
     assert!(pool.idle());
 }
+
+#[test]
+fn a_preview_tells_the_placement_and_changes_nothing() {
+    let mut pool = Pool::with(3, |config| config.mode = Mode::RoundRobin);
+    let worker = Worker {
+        id: WorkerId(1),
+        total_kv_blocks: Some(50),
+        max_batched_tokens: Some(512),
+        ..Worker::default()
+    };
+    pool.core.worker_joined(pool.now, worker);
+    let home = bind(&mut pool);
+    let prompt: Arc<[roost_kv::SequenceHash]> = (0..10).map(roost_kv::SequenceHash).collect();
+    let overlap = Overlap::default();
+    for session in [Some("s"), Some("new"), None] {
+        let request = Request { session, ..Request::new(160, 16, &prompt, &overlap) };
+        let before = format!("{:?}", pool.core.snapshot(pool.now));
+        let preview = pool.core.preview(pool.now, &request).unwrap();
+        assert_eq!(format!("{:?}", pool.core.snapshot(pool.now)), before);
+        if session == Some("s") {
+            assert_eq!(preview.rank.worker, WorkerId(home));
+        }
+        let placed = pool.core.place(pool.now, &request).unwrap();
+        assert_eq!(placed.rank, preview.rank);
+        let candidate = placed.decision.candidates.iter().find(|candidate| candidate.rank == placed.rank);
+        assert_eq!(candidate.map(|candidate| candidate.load), Some(preview.load));
+        pool.core.finish(pool.now, placed.booking, End::Cancelled);
+    }
+    let pinned = Request { pin: pin(Some(1), None), ..Request::new(160, 16, &prompt, &overlap) };
+    let preview = pool.core.preview(pool.now, &pinned).unwrap();
+    assert_eq!((preview.total_blocks, preview.max_batched_tokens, preview.blocks()), (Some(50), 512, 10));
+    assert!(!preview.prefill_exceeds(0.0));
+    let unknown = Request { pin: pin(Some(9), None), ..pinned };
+    assert_eq!(
+        pool.core.preview(pool.now, &unknown).unwrap_err(),
+        Rejection::UnknownWorker { worker: WorkerId(9) }
+    );
+}

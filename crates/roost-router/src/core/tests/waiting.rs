@@ -176,3 +176,52 @@ fn nobody_waits_for_ever_when_all_workers_leave() {
         assert_eq!(pool.submit(ANY, Some(ticket)).unwrap_err(), Rejection::NoWorkers);
     }
 }
+
+#[test]
+fn what_needs_no_prompt_to_be_refused_is_known_before() {
+    fn full_for(pool: &Pool, session: Option<&str>, worker: Option<u64>) -> Option<Rejection> {
+        pool.core.full_for(pool.now, session, pin(worker, None))
+    }
+    let mut pool = pool(|queue| queue.capacity = 1);
+    assert_eq!(full_for(&pool, None, None), None);
+    let own = pool.placed(Ask { tokens: 10, session: Some("s"), ..Ask::default() }, None);
+    pool.core.finish(pool.now, own.booking, End::Ok);
+    let home = own.rank.worker.0;
+    let filling = pool.placed(Ask { pin: Some(home), ..ANY }, None);
+    let waiting = pool.waits(Ask { session: Some("s"), ..ANY });
+    // One worker is full and the only place is taken: who may use the other is served, once nobody is before it.
+    let full = Some(Rejection::QueueFull { limit: 1 });
+    assert_eq!(full_for(&pool, Some("s"), None), full);
+    assert_eq!(full_for(&pool, None, Some(home)), full);
+    let agree = |pool: &mut Pool, ask: Ask<'_>| {
+        let before = full_for(pool, ask.session, ask.pin);
+        let after = pool.submit(ask, None).err();
+        assert_eq!(before, after, "{:?} {:?}", ask.session, ask.pin);
+    };
+    agree(&mut pool, Ask { session: Some("s"), ..ANY });
+    agree(&mut pool, Ask { pin: Some(home), ..ANY });
+    pool.core.leave(pool.now, waiting);
+    assert_eq!(full_for(&pool, Some("s"), None), None, "it may wait");
+    pool.core.finish(pool.now, filling.booking, End::Ok);
+
+    pool.core.config.queue.threshold = None;
+    let busy = crate::BusyThresholds { active_prefill_tokens: Some(100), ..Default::default() };
+    pool.core.set_busy_thresholds(busy).unwrap();
+    pool.placed(Ask { pin: Some(1), ..ANY }, None);
+    assert_eq!(full_for(&pool, None, None), None);
+    assert_eq!(full_for(&pool, None, Some(1)), Some(Rejection::PinOverloaded { worker: WorkerId(1) }));
+    agree(&mut pool, Ask { pin: Some(1), ..ANY });
+    pool.placed(Ask { pin: Some(2), ..ANY }, None);
+    assert_eq!(full_for(&pool, None, None), Some(Rejection::Overloaded));
+    assert_eq!(full_for(&pool, Some("s"), None), Some(Rejection::Overloaded));
+    assert_eq!(full_for(&pool, None, Some(9)), None, "that worker is not full, it is not there");
+    agree(&mut pool, ANY);
+
+    let before = pool.core.stats();
+    pool.core.turned_away(Rejection::Overloaded);
+    pool.core.turned_away(Rejection::QueueFull { limit: 1 });
+    let after = pool.core.stats();
+    assert_eq!(after.rejected_overloaded, before.rejected_overloaded + 1);
+    assert_eq!(after.rejected_queue_full, before.rejected_queue_full + 1);
+    assert_eq!(after.received, before.received + 2);
+}
