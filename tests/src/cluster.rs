@@ -16,7 +16,7 @@ use roost_frontend::{Config, Frontend, Listener, ModelSource, Parts, PlaneRecove
 use roost_telemetry::Registry;
 use roost_wire::{Client, ClientConfig, ListenTls, ListenerConfig, ResponseListener};
 use roost_worker::{
-    BootstrapEndpoint, Journal, MockConfig, MockEngine, MockTiming, ModelFiles, Role, RunningWorker,
+    BootstrapEndpoint, Engine, Journal, MockConfig, MockEngine, MockTiming, ModelFiles, Role, RunningWorker,
     ScriptBook, TextCodec, Transfers, WorkerConfig, WorkerServer,
 };
 use serde_json::{Value, json};
@@ -282,6 +282,15 @@ impl Cluster {
         }
         let worker = WorkerServer::start(Arc::new(MockEngine::new(engine)), config).await?;
         self.workers.push(worker);
+        Ok(self.workers.last().expect("pushed above"))
+    }
+
+    /// Starts a worker around an engine of its own.
+    pub async fn add_engine(&mut self, engine: Arc<dyn Engine>) -> Result<&RunningWorker> {
+        let mut config = WorkerConfig::new(Arc::clone(&self.discovery));
+        config.journal = Arc::new(Journal::new(100_000));
+        config.events = None;
+        self.workers.push(WorkerServer::start(engine, config).await?);
         Ok(self.workers.last().expect("pushed above"))
     }
 

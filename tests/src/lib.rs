@@ -11,6 +11,7 @@ mod nginx;
 pub mod peers;
 pub mod port;
 pub mod prometheus;
+mod scripted;
 
 pub use certificates::Certificates;
 pub use cluster::{Cluster, MODEL, Options, copy_folder, fixture, worker_of};
@@ -22,3 +23,4 @@ pub use nats::Nats;
 pub use nginx::Nginx;
 pub use peers::{Peer, Peers};
 pub use prometheus::Prometheus;
+pub use scripted::ScriptedEngine;

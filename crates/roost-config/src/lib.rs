@@ -47,8 +47,8 @@ pub use serve::{
     AffinityMode, AffinityOptions, BusyThresholds, CostOptions, DiscoveryBackend, DiscoveryOptions,
     DoorOptions, ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, KeyOptions,
     KubernetesOptions, LimitOptions, LocalPrefillOptions, LocalPrefillPolicy, LogFormat, LogOptions,
-    MetricsOptions, ModelOptions, NamespaceFilter, NatsOptions, PlaneOptions, PlaneTls, ProcessOptions,
-    QueueOptions, QueuePolicy, ReasoningField, ReliabilityOptions, RouterMode, RouterOptions, Serve,
-    TokenizerBackend, TokenizerOptions,
+    MetricsOptions, ModelOptions, NamespaceFilter, NatsOptions, PathOptions, PlaneOptions, PlaneTls,
+    ProcessOptions, QueueOptions, QueuePolicy, ReasoningField, ReliabilityOptions, RouterMode, RouterOptions,
+    Serve, TokenizerBackend, TokenizerOptions,
 };
 pub use spec::{CommandSpec, Kind, OptionSpec, Section, Status, TimeUnit};

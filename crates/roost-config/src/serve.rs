@@ -4,6 +4,7 @@ mod build;
 mod door;
 mod local_prefill;
 mod reliability;
+mod routes;
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
@@ -12,6 +13,7 @@ use crate::effective::Effective;
 pub use door::{DoorOptions, KeyOptions};
 pub use local_prefill::{LocalPrefillOptions, LocalPrefillPolicy};
 pub use reliability::ReliabilityOptions;
+pub use routes::PathOptions;
 
 pub(crate) use build::{apply_presets, build, check, check_discovery, discovery, log, nats, plane_tls};
 
@@ -83,6 +85,12 @@ pub struct HttpOptions {
     pub force_usage: bool,
     /// Prefix, in lower case, of headers passed to the worker as metadata.
     pub metadata_prefix: String,
+    /// Where routes are found.
+    pub paths: PathOptions,
+    /// Serve the Messages API.
+    pub anthropic_api: bool,
+    /// Leave the billing line of Claude Code out of system prompts.
+    pub strip_anthropic_preamble: bool,
 }
 
 /// Shape of error bodies.

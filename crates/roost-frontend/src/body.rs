@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, header};
 use http_body::Body as _;
 use http_body_util::BodyExt;
 use roost_openai::ApiError;
@@ -20,6 +21,23 @@ const SMALL: usize = 64 << 10;
 
 /// Unit of the account of larger ones.
 const UNIT: usize = 4 << 10;
+
+/// Whether a body of this kind can be read.
+pub(crate) fn accepts(headers: &HeaderMap) -> Result<(), ApiError> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().trim();
+    let essence = text(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
+    if !essence.eq_ignore_ascii_case("application/json") {
+        return Err(ApiError::new(415, "Expected request with Content-Type application/json"));
+    }
+    let coding = text(header::CONTENT_ENCODING);
+    if !coding.is_empty() && !coding.eq_ignore_ascii_case("identity") {
+        return Err(ApiError::new(
+            415,
+            "Compressed request bodies are not accepted: send it without Content-Encoding.",
+        ));
+    }
+    Ok(())
+}
 
 /// How bodies are read.
 #[derive(Debug)]

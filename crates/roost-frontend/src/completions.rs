@@ -1,4 +1,4 @@
-//! `/v1/chat/completions` and `/v1/completions`: the phases in order.
+//! The routes that generate: the phases in order.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,32 +6,33 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::Response;
-use bytes::BytesMut;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use roost_openai::{Answer, AnswerChoice, AnswerWriter, ApiError, ChunkWriter, Finish, Flavor, NvExt};
+use roost_openai::{ApiError, Finish, NvExt};
 
 use crate::admit;
+use crate::api::Api;
+use crate::body;
 use crate::dispatch::{self, Active, Dispatching};
 use crate::failure::Failure;
-use crate::finish::endpoint;
 use crate::metrics::RequestKind;
 use crate::prepare::pool::PoolError;
 use crate::prepare::{self, Prepared, Refused, Unprepared, Wanted};
 use crate::reply;
 use crate::respond::aggregate;
-use crate::respond::stream::{AnswerBody, Pace};
+use crate::respond::stream::AnswerBody;
+use crate::respond::whole::Envelope;
 use crate::session::{Session, metadata};
 use crate::shared::Shared;
 
 /// Serves one request. Dropping the future, or the body it returns, withdraws the request everywhere.
-pub(crate) async fn serve(shared: Arc<Shared>, flavor: Flavor, request: Request) -> Response {
+pub(crate) async fn serve(shared: Arc<Shared>, api: Api, request: Request) -> Response {
     let received = Instant::now();
     let (parts, body) = request.into_parts();
     let session = Session::of(&parts.headers);
     let echo = session.echo();
-    let mut response = match run(&shared, flavor, &parts.headers, session, body, received).await {
+    let mut response = match run(&shared, api, &parts.headers, session, body, received).await {
         Ok(response) => response,
-        Err(error) => reply::error(&error, shared.config.http.error_shape),
+        Err(error) => reply::error(&error, api.error_shape(shared.config.http.error_shape)),
     };
     // Of harmless characters only.
     if let Ok(echo) = HeaderValue::from_str(&echo) {
@@ -42,7 +43,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, flavor: Flavor, request: Request)
 
 async fn run(
     shared: &Arc<Shared>,
-    flavor: Flavor,
+    api: Api,
     headers: &HeaderMap,
     mut session: Session,
     body: Body,
@@ -50,14 +51,14 @@ async fn run(
 ) -> Result<Response, ApiError> {
     // Without a look at the body nobody knows whether a stream was wanted.
     let early = |error: ApiError| {
-        shared.metrics.refused(endpoint(flavor), RequestKind::Unary, &error);
+        shared.metrics.refused(api.endpoint(), RequestKind::Unary, &error);
         error
     };
     let overload = shared.config.http.overload_status;
     if shared.is_draining() {
         return Err(early(ApiError::new(503, "Service is shutting down.")));
     }
-    accepts(headers).map_err(early)?;
+    body::accepts(headers).map_err(early)?;
     session.metadata = metadata::of(headers, &shared.config.http.metadata_prefix).map_err(early)?;
     let full = || ApiError::new(503, "Too many requests are in progress. Please retry after a short wait.");
     // A body that would be refused is not read; while one is read it takes no place from those that are whole.
@@ -71,15 +72,14 @@ async fn run(
     }
     let body = shared.bodies.read(body, shared.config.http.body_limit).await.map_err(early)?;
     let permit = shared.admission.admit().ok_or_else(|| early(full()))?;
-    let (prepared, wanted) = match prepare(shared, flavor, body, session, received).await {
+    let (prepared, wanted) = match prepare(shared, api, body, session, received).await {
         Ok(Ok(prepared)) => prepared,
         Ok(Err(refused)) if refused.counted => return Err(refused.error),
         Ok(Err(refused)) => return Err(early(refused.error)),
         Err(PoolError::Full) => {
-            let text = "Too many prompts are waiting to be tokenized. Please retry after a short wait.";
-            return Err(early(ApiError::new(overload, text).with_code("prepare_queue_full")));
+            return Err(early(ApiError::new(overload, prepare::POOL_FULL).with_code("prepare_queue_full")));
         }
-        Err(PoolError::Lost) => return Err(early(ApiError::new(500, "The request could not be prepared."))),
+        Err(PoolError::Lost) => return Err(early(ApiError::new(500, prepare::POOL_LOST))),
     };
     let prepared = Arc::new(prepared);
     let dispatching = dispatch::start(Arc::clone(shared), Arc::clone(&prepared));
@@ -104,13 +104,13 @@ fn refused_by_workers(shared: &Shared, session: &Session) -> Option<ApiError> {
 /// here, on no thread.
 async fn prepare(
     shared: &Arc<Shared>,
-    flavor: Flavor,
+    api: Api,
     body: bytes::Bytes,
     session: Session,
     received: Instant,
 ) -> Result<Result<(Prepared, Wanted), Refused>, PoolError> {
     let in_place = body.len() <= shared.config.prepare.inline_bytes;
-    let first = move |shared: &Shared| prepare::prepare(shared, flavor, body, session, received);
+    let first = move |shared: &Shared| prepare::prepare(shared, api, body, session, received);
     let mut outcome = compute(shared, in_place, first).await?;
     let mut place = None;
     loop {
@@ -146,23 +146,20 @@ async fn streamed(
     wanted: Wanted,
     mut dispatching: Dispatching,
 ) -> Result<Response, ApiError> {
-    let Wanted { flavor, stream_options, choices, mut finisher, .. } = wanted;
-    let mut writer =
-        ChunkWriter::new(flavor, &answer_id(flavor, &prepared.id), &prepared.model.name, reply::unix_now());
-    writer.set_running_usage(stream_options.continuous_usage_stats);
+    let Wanted { form, mut stream_options, choices, mut finisher, .. } = wanted;
     let http = &shared.config.http;
-    writer.set_reasoning_field(http.reasoning_field);
+    stream_options.include_usage |= http.force_usage;
+    let keep_alive = http.keep_alive;
+    let mut writer = form.events(&prepared.id, &prepared.model.name, stream_options, http.reasoning_field);
     writer.set_request_id(prepared.session.echo());
-    let pace =
-        Pace { keep_alive: http.keep_alive, include_usage: stream_options.include_usage || http.force_usage };
-    let first: Option<Result<Active, Failure>> = match http.keep_alive {
+    let first: Option<Result<Active, Failure>> = match keep_alive {
         Some(limit) => tokio::time::timeout(limit, &mut dispatching).await.ok(),
         None => Some((&mut dispatching).await),
     };
     let body = match first {
         Some(Err(failure)) => return Err(finisher.fail(&failure)),
-        Some(Ok(active)) => AnswerBody::started(active, choices, writer, finisher, pace),
-        None => AnswerBody::waiting(dispatching, choices, writer, finisher, pace),
+        Some(Ok(active)) => AnswerBody::started(active, choices, writer, finisher, keep_alive),
+        None => AnswerBody::waiting(dispatching, choices, writer, finisher, keep_alive),
     };
     let mut response = Response::new(Body::new(body));
     let headers = response.headers_mut();
@@ -177,67 +174,31 @@ async fn unary(
     wanted: Wanted,
     dispatching: Dispatching,
 ) -> Result<Response, ApiError> {
-    let Wanted { flavor, mut choices, mut finisher, .. } = wanted;
+    let Wanted { form, mut choices, mut finisher, .. } = wanted;
+    let id = form.answer_id(&prepared.id);
+    let created = reply::unix_now();
+    let mut answer = form.whole(&prepared.id, choices.len());
     if finisher.extras().wants_ids() {
         choices.keep_ids();
     }
     let result = match dispatching.await {
-        Ok(active) => aggregate::collect(active, &mut choices, &mut finisher).await,
+        Ok(active) => aggregate::collect(active, &mut choices, &mut finisher, &mut answer).await,
         Err(failure) => Err(failure),
     };
-    let wholes = match result {
-        Ok(wholes) => wholes,
-        Err(failure) => return Err(finisher.fail(&failure)),
-    };
+    if let Err(failure) = result {
+        return Err(finisher.fail(&failure));
+    }
     finisher.succeed(&choices);
-    let text: usize = wholes.iter().map(|whole| whole.content.len() + whole.reasoning.len()).sum();
-    let mut out = BytesMut::with_capacity(text + 512 * wholes.len());
-    let shown: Vec<AnswerChoice<'_>> = wholes
-        .iter()
-        .map(|whole| AnswerChoice {
-            text: &whole.content,
-            reasoning: &whole.reasoning,
-            tool_calls: &whole.calls,
-            finish: whole.finish.unwrap_or(Finish::Stop),
-            logprobs: &whole.logprobs,
-        })
-        .collect();
-    let id = answer_id(flavor, &prepared.id);
     let finish = choices.finish().unwrap_or(Finish::Stop);
     let ids = choices.take_ids();
     let nvext = finisher.last_nvext(&ids, finish, choices.stop_string());
-    AnswerWriter { flavor, id: &id, model: &prepared.model.name, created: reply::unix_now() }.write(
-        &mut out,
-        &Answer {
-            choices: &shown,
-            reasoning_field: shared.config.http.reasoning_field,
-            usage: *choices.usage(),
-            nvext: nvext.as_deref(),
-        },
-    );
-    Ok(reply::json(StatusCode::OK, out))
-}
-
-fn answer_id(flavor: Flavor, id: &str) -> String {
-    match flavor {
-        Flavor::Chat => format!("chatcmpl-{id}"),
-        Flavor::Completion => format!("cmpl-{id}"),
-    }
-}
-
-/// Whether a body of this kind can be read.
-fn accepts(headers: &HeaderMap) -> Result<(), ApiError> {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().trim();
-    let essence = text(header::CONTENT_TYPE).split(';').next().unwrap_or_default().trim();
-    if !essence.eq_ignore_ascii_case("application/json") {
-        return Err(ApiError::new(415, "Expected request with Content-Type application/json"));
-    }
-    let coding = text(header::CONTENT_ENCODING);
-    if !coding.is_empty() && !coding.eq_ignore_ascii_case("identity") {
-        return Err(ApiError::new(
-            415,
-            "Compressed request bodies are not accepted: send it without Content-Encoding.",
-        ));
-    }
-    Ok(())
+    let body = answer.write(&Envelope {
+        id: &id,
+        model: &prepared.model.name,
+        created,
+        reasoning_field: shared.config.http.reasoning_field,
+        usage: choices.usage(),
+        nvext: nvext.as_deref(),
+    });
+    Ok(reply::json(StatusCode::OK, body))
 }

@@ -78,10 +78,52 @@ pub struct Http {
     pub force_usage: bool,
     /// Prefix, in lower case, of headers passed to the worker as metadata.
     pub metadata_prefix: String,
+    /// Where routes are found.
+    pub paths: Paths,
+    /// Serve the Messages API.
+    pub messages_api: bool,
+    /// Leave the billing line of Claude Code out of system prompts.
+    pub strip_anthropic_preamble: bool,
     /// How long running answers may go on after a shutdown was asked for.
     pub drain: Duration,
     /// How long new requests are still served after a shutdown was asked for, so that balancers can notice.
     pub notice: Duration,
+}
+
+/// Where routes are found, each an absolute path. Routes below one of them move with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Paths {
+    /// Chat completions.
+    pub chat: String,
+    /// Text completions.
+    pub completions: String,
+    /// The Responses API.
+    pub responses: String,
+    /// The Messages API.
+    pub messages: String,
+    /// Models and their readiness.
+    pub models: String,
+    /// Health.
+    pub health: String,
+    /// Liveness.
+    pub live: String,
+    /// Metrics.
+    pub metrics: String,
+}
+
+impl Default for Paths {
+    fn default() -> Self {
+        Paths {
+            chat: "/v1/chat/completions".into(),
+            completions: "/v1/completions".into(),
+            responses: "/v1/responses".into(),
+            messages: "/v1/messages".into(),
+            models: "/v1/models".into(),
+            health: "/health".into(),
+            live: "/live".into(),
+            metrics: "/metrics".into(),
+        }
+    }
 }
 
 /// Render, tokenize, hash.
@@ -178,6 +220,9 @@ impl Default for Http {
             reasoning_field: "reasoning_content",
             force_usage: false,
             metadata_prefix: "x-dynamo-meta-".to_owned(),
+            paths: Paths::default(),
+            messages_api: true,
+            strip_anthropic_preamble: true,
             drain: Duration::from_secs(5),
             notice: Duration::ZERO,
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use roost_kv::WorkerRank;
-use roost_openai::{ApiError, Finish, Flavor};
+use roost_openai::{ApiError, Finish};
 use roost_router::AffinityOutcome;
 
 use crate::dispatch::Active;
@@ -52,11 +52,10 @@ impl Finisher {
     pub(crate) fn begin(
         shared: &Shared,
         model: &Arc<Model>,
-        flavor: Flavor,
+        endpoint: Endpoint,
         stream: bool,
         received: Instant,
     ) -> Self {
-        let endpoint = endpoint(flavor);
         let kind = if stream { RequestKind::Stream } else { RequestKind::Unary };
         Finisher {
             guard: RequestGuard::new(Arc::clone(&model.metrics), endpoint, kind, received),
@@ -222,14 +221,6 @@ impl Finisher {
             detail,
             "request"
         );
-    }
-}
-
-/// Label of the route.
-pub(crate) fn endpoint(flavor: Flavor) -> Endpoint {
-    match flavor {
-        Flavor::Chat => Endpoint::ChatCompletions,
-        Flavor::Completion => Endpoint::Completions,
     }
 }
 

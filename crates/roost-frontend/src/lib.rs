@@ -6,6 +6,7 @@
 
 mod accept;
 mod admit;
+mod api;
 mod bindings;
 mod body;
 mod completions;
@@ -21,6 +22,7 @@ mod hold;
 mod loader;
 pub mod metrics;
 mod models;
+mod openapi;
 mod plane;
 mod prepare;
 mod reply;
@@ -29,10 +31,11 @@ mod routes;
 mod session;
 mod shared;
 mod status;
+mod tokens;
 
 pub use accept::Listener;
 pub use bindings::BindingsFile;
-pub use config::{Config, Http, ModelSource, Prepare, Route};
+pub use config::{Config, Http, ModelSource, Paths, Prepare, Route};
 pub use door::{ApiKeys, CorsOrigins};
 pub use feed::Replicas;
 pub use frontend::{Frontend, Parts};

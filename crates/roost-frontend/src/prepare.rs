@@ -3,18 +3,18 @@
 mod calls;
 pub(crate) mod memory;
 pub(crate) mod pool;
+mod prompt;
 mod reading;
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use bytes::Bytes;
 use roost_kv::{Blocks, hash};
 use roost_openai::{
-    ApiError, ChatRequest, CompletionRequest, Flavor, Generation, Guided, NvExt, Prompt, Raw, StreamOptions,
+    ApiError, ChatRequest, CompletionRequest, Generation, Guided, NvExt, Prompt, Raw, StreamOptions,
 };
 use roost_router::Pin;
-use roost_template::{RenderInput, ThinkingControls};
 use roost_tokenizer::{StopIds, StopScanner, Tokenizer, without_nul};
 use roost_wire::message::{
     AgentContext, EngineRequest, GuidedDecoding, OutputOptions, RouterTargets, Routing, SamplingOptions,
@@ -22,19 +22,28 @@ use roost_wire::message::{
 };
 
 use self::calls::Calls;
+use self::prompt::{Read, template_kwargs, with_prompt};
+pub(crate) use self::prompt::{chat_ids, count};
 use self::reading::Parsed;
 pub(crate) use self::reading::Reading;
 use crate::admit;
+use crate::api::{Api, Form};
 use crate::dispatch::LOCAL_PREFILL;
 use crate::finish::{Extras, Finisher};
 use crate::hold::not_ready;
 use crate::models::{Lookup, Model, Waiting};
-use crate::prepare::memory::{PromptError, PromptRequest, Recalled};
+use crate::prepare::memory::Recalled;
 use crate::respond::choice::{Choice, Ending};
 use crate::respond::choices::Choices;
 use crate::respond::logprobs::{self, Logprobs};
 use crate::session::Session;
 use crate::shared::Shared;
+
+/// Why a prompt is refused when the prepare threads have too much to do.
+pub(crate) const POOL_FULL: &str =
+    "Too many prompts are waiting to be tokenized. Please retry after a short wait.";
+/// What is said when a prepare thread broke.
+pub(crate) const POOL_LOST: &str = "The request could not be prepared.";
 
 /// A request ready to be placed. Ids and hashes are shared, never copied, on the way to the wire and on a retry.
 #[derive(Debug)]
@@ -64,7 +73,7 @@ pub(crate) struct Prepared {
 /// The client's side of a prepared request.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    pub(crate) flavor: Flavor,
+    pub(crate) form: Form,
     pub(crate) stream: bool,
     pub(crate) stream_options: StreamOptions,
     pub(crate) choices: Choices,
@@ -73,8 +82,10 @@ pub(crate) struct Wanted {
 
 /// What is wanted of a prompt that is ids.
 struct Asked {
-    flavor: Flavor,
+    form: Form,
     generation: Generation,
+    /// Arguments of the template: engines tell from them whether the answer may begin with reasoning.
+    template_kwargs: Option<String>,
     calls: Option<Calls>,
 }
 
@@ -113,25 +124,23 @@ impl From<Refused> for Unprepared {
 
 type Outcome = Result<(Prepared, Wanted), Unprepared>;
 
-/// Prepares a chat or text completion. CPU work: runs on the pool unless the body is small.
+/// Prepares a request for an answer. CPU work: runs on the pool unless the body is small.
 pub(crate) fn prepare(
     shared: &Shared,
-    flavor: Flavor,
+    api: Api,
     body: Bytes,
     session: Session,
     received: Instant,
 ) -> Outcome {
-    resume(shared, Reading::of(shared, flavor, body, session, received)?)
+    resume(shared, Reading::of(shared, api, body, session, received)?)
 }
 
 /// Goes on with a request that was read.
 pub(crate) fn resume(shared: &Shared, reading: Reading) -> Outcome {
-    let model = match shared.models.lookup(reading.model()) {
-        Lookup::Ready(versions) => Arc::clone(versions.choose(&reading.session, || fastrand::u64(..))),
-        Lookup::Waiting(Waiting { passes: true, .. }) => return Err(Unprepared::Waits(Box::new(reading))),
-        Lookup::Waiting(waiting) => return Err(Refused::early(not_ready(reading.model(), waiting)).into()),
-        Lookup::Unknown => return Err(Refused::early(ApiError::model_not_found(reading.model())).into()),
-    };
+    if let Lookup::Waiting(Waiting { passes: true, .. }) = shared.models.lookup(reading.model()) {
+        return Err(Unprepared::Waits(Box::new(reading)));
+    }
+    let model = find(shared, reading.model(), &reading.session).map_err(Refused::early)?;
     let session = &reading.session;
     let pins = session.pins(&reading.generation().nvext);
     if let Some(failure) = admit::refuse(&model, session.id.as_deref(), pins) {
@@ -140,8 +149,8 @@ pub(crate) fn resume(shared: &Shared, reading: Reading) -> Outcome {
     }
     let Reading { parsed, session, received } = reading;
     let prepared = match parsed {
-        Parsed::Chat { body, request, recalled } => {
-            chat(shared, model, &body, *request, recalled, session, received)
+        Parsed::Chat { body, request, recalled, api, form } => {
+            chat(shared, model, (api, form), (&body, *request, recalled), session, received)
         }
         Parsed::Completion(request) => completion(shared, model, *request, session, received),
     };
@@ -151,18 +160,19 @@ pub(crate) fn resume(shared: &Shared, reading: Reading) -> Outcome {
 fn chat(
     shared: &Shared,
     model: Arc<Model>,
-    body: &Bytes,
-    request: ChatRequest,
-    recalled: Option<Recalled>,
+    (api, form): (Api, Form),
+    (body, request, recalled): (&Bytes, ChatRequest, Option<Recalled>),
     session: Session,
     received: Instant,
 ) -> Result<(Prepared, Wanted), ApiError> {
-    let mut finisher = Finisher::begin(shared, &model, Flavor::Chat, request.generation.stream, received);
-    let read = Read { body, request: &request, recalled };
+    let mut finisher = Finisher::begin(shared, &model, api.endpoint(), request.generation.stream, received);
+    let kwargs = template_kwargs(&request, model.assets.parsers.reasons());
+    let template_kwargs = finisher.check(kwargs)?;
+    let read = Read { body, request: &request, recalled, kwargs: template_kwargs.as_deref() };
     let result = prompt_ids(shared, &model, read, &session, &mut finisher);
     let ids = finisher.check(result)?;
     let calls = finisher.check(Calls::of(&request, &model))?;
-    let asked = Asked { flavor: Flavor::Chat, generation: request.generation, calls: Some(calls) };
+    let asked = Asked { form, generation: request.generation, template_kwargs, calls: Some(calls) };
     complete(model, ids, asked, session, finisher)
 }
 
@@ -174,26 +184,38 @@ fn completion(
     received: Instant,
 ) -> Result<(Prepared, Wanted), ApiError> {
     let mut finisher =
-        Finisher::begin(shared, &model, Flavor::Completion, request.generation.stream, received);
+        Finisher::begin(shared, &model, Api::Completion.endpoint(), request.generation.stream, received);
     let ids = match (request.generation.nvext.token_data.clone(), &request.prompt) {
         (Some(ids), _) => known_ids(&model, ids, "nvext.token_data"),
         (None, Prompt::Ids(ids)) => known_ids(&model, ids.clone(), "prompt"),
         (None, Prompt::Text(text)) => {
             let started = Instant::now();
-            let ids = raw_prompt(&model.assets.tokenizer, text).map_err(|e| tokenize_error(&e));
+            let ids = raw_ids(&model.assets.tokenizer, text, true);
             finisher.tokenized(started.elapsed());
             ids
         }
     };
     let ids = finisher.check(ids)?.into();
-    let asked = Asked { flavor: Flavor::Completion, generation: request.generation, calls: None };
+    let asked =
+        Asked { form: Form::Completion, generation: request.generation, template_kwargs: None, calls: None };
     complete(model, ids, asked, session, finisher)
 }
 
-/// A raw prompt gets the tokens that the model's tokenizer puts around text, but no second beginning of text where it
-/// has spelled one.
-fn raw_prompt(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, roost_tokenizer::Error> {
-    let mut ids = tokenizer.encode(&without_nul(text), true)?;
+/// Ids of a text; with the tokens that the tokenizer puts around texts, there is no second beginning where the text
+/// spells one.
+pub(crate) fn raw_ids(tokenizer: &Tokenizer, text: &str, add_special: bool) -> Result<Vec<u32>, ApiError> {
+    raw_prompt(tokenizer, text, add_special).map_err(|error| tokenize_error(&error))
+}
+
+fn raw_prompt(
+    tokenizer: &Tokenizer,
+    text: &str,
+    add_special: bool,
+) -> Result<Vec<u32>, roost_tokenizer::Error> {
+    let mut ids = tokenizer.encode(&without_nul(text), add_special)?;
+    if !add_special {
+        return Ok(ids);
+    }
     if let [first, second, ..] = *ids
         && first == second
         && tokenizer.encode("", true)?.first() == Some(&first)
@@ -201,6 +223,15 @@ fn raw_prompt(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>, roost_token
         ids.remove(0);
     }
     Ok(ids)
+}
+
+/// The version of a model that a session is served by.
+pub(crate) fn find(shared: &Shared, name: &str, session: &Session) -> Result<Arc<Model>, ApiError> {
+    match shared.models.lookup(name) {
+        Lookup::Ready(versions) => Ok(Arc::clone(versions.choose(session, || fastrand::u64(..)))),
+        Lookup::Waiting(waiting) => Err(not_ready(name, waiting)),
+        Lookup::Unknown => Err(ApiError::model_not_found(name)),
+    }
 }
 
 /// A prompt as ids, with its hashes where they came along.
@@ -215,56 +246,21 @@ impl From<Vec<u32>> for PromptIds {
     }
 }
 
-/// A chat request as it was read.
-struct Read<'a> {
-    body: &'a Bytes,
-    request: &'a ChatRequest,
-    recalled: Option<Recalled>,
-}
-
 fn prompt_ids(
     shared: &Shared,
     model: &Model,
-    Read { body, request, recalled }: Read<'_>,
+    read: Read<'_>,
     session: &Session,
     finisher: &mut Finisher,
 ) -> Result<PromptIds, ApiError> {
-    if let Some(ids) = request.generation.nvext.token_data.clone() {
+    if let Some(ids) = read.request.generation.nvext.token_data.clone() {
         return known_ids(model, ids, "nvext.token_data").map(PromptIds::from);
     }
-    let template = model.assets.template.as_ref().map_err(|why| ApiError::invalid("model", why.clone()))?;
-    let kwargs = template_kwargs(request)?;
-    let messages_at = request.messages.offset_in(body).expect("messages are a slice of the body");
-    let prompt = shared.memory.prompt(&PromptRequest {
-        model: &model.mdcsum,
-        session: session.id.as_deref(),
-        parent: session.parent.as_deref(),
-        template,
-        tokenizer: &model.assets.tokenizer,
-        messages_at,
-        recalled: recalled.filter(|recalled| recalled.familiar.messages == messages_at),
-        body: body.clone(),
-        input: RenderInput {
-            tools: request.tools.as_ref().map(Raw::as_str),
-            kwargs: kwargs.as_deref(),
-            add_generation_prompt: request.add_generation_prompt.unwrap_or(true),
-            continue_final_message: request.continue_final_message.unwrap_or(false),
-            response_format: request.response_format.as_ref().map(Raw::as_str),
-            ..RenderInput::new(request.messages.as_str(), SystemTime::now())
-        },
-        block_size: model.block_size,
-        seed: hash::seed(None, salt(session, &request.generation)),
-    });
+    let prompt = with_prompt(model, read, session, |request| shared.memory.prompt(request));
     if let Some(id) = session.id.as_deref().filter(|_| session.is_final) {
         shared.memory.forget(&model.mdcsum, id);
     }
-    let prompt = prompt.map_err(|error| match error {
-        PromptError::Encode(error) => tokenize_error(&error),
-        PromptError::Render(error) if error.is_client_fault() => {
-            ApiError::invalid("messages", error.to_string())
-        }
-        PromptError::Render(error) => ApiError::new(500, error.to_string()),
-    })?;
+    let prompt = prompt?;
     shared.metrics.prompt(prompt.reused_tokens, prompt.ids.len());
     finisher.rendered(prompt.rendering);
     finisher.tokenized(prompt.tokenizing);
@@ -274,53 +270,6 @@ fn prompt_ids(
 /// What keeps the KV cache of this request apart from that of others.
 fn salt<'a>(session: &'a Session, generation: &'a Generation) -> Option<&'a str> {
     session.tenant.as_deref().or(generation.nvext.cache_salt.as_deref()).or(generation.cache_salt.as_deref())
-}
-
-/// Template arguments with the request's reasoning controls folded in; `None` when there are neither.
-fn template_kwargs(request: &ChatRequest) -> Result<Option<String>, ApiError> {
-    #[derive(serde::Deserialize)]
-    struct Thinking {
-        r#type: String,
-    }
-    let read = |param: &'static str, raw: &Raw| {
-        serde_json::from_str::<serde_json::Value>(raw.as_str())
-            .map_err(|e| ApiError::invalid(param, format!("Failed to deserialize `{param}`: {e}")))
-    };
-    let mut kwargs = match &request.chat_template_kwargs {
-        None => serde_json::Map::new(),
-        Some(raw) => match read("chat_template_kwargs", raw)? {
-            serde_json::Value::Object(map) => map,
-            _ => {
-                return Err(ApiError::invalid(
-                    "chat_template_kwargs",
-                    "`chat_template_kwargs` must be an object",
-                ));
-            }
-        },
-    };
-    if kwargs.contains_key("chat_template") {
-        return Err(ApiError::invalid(
-            "chat_template_kwargs",
-            "Validation: a chat template cannot be sent with a request",
-        ));
-    }
-    let effort: Option<String> = match &request.reasoning_effort {
-        None => None,
-        Some(raw) => Some(
-            serde_json::from_str(raw.as_str())
-                .map_err(|_| ApiError::invalid("reasoning_effort", "`reasoning_effort` must be a string"))?,
-        ),
-    };
-    let thinking: Option<Thinking> = match &request.thinking {
-        None => None,
-        Some(raw) => Some(
-            serde_json::from_str(raw.as_str())
-                .map_err(|_| ApiError::invalid("thinking", "`thinking` must be an object with a `type`"))?,
-        ),
-    };
-    let thinking = thinking.as_ref().map(|thinking| thinking.r#type.as_str());
-    ThinkingControls { reasoning_effort: effort.as_deref(), thinking }.apply(&mut kwargs);
-    Ok((!kwargs.is_empty()).then(|| serde_json::Value::Object(kwargs).to_string()))
 }
 
 fn tokenize_error(error: &roost_tokenizer::Error) -> ApiError {
@@ -414,7 +363,7 @@ fn complete(
         model,
     };
     let wanted = Wanted {
-        flavor: asked.flavor,
+        form: asked.form,
         stream: asked.generation.stream,
         stream_options: asked.generation.stream_options,
         choices,
@@ -483,7 +432,7 @@ fn engine_request(
             ..Routing::default()
         }),
         require_reasoning: asked.calls.as_ref().is_some_and(|calls| calls.require_reasoning),
-        extra_args: extra_args(&asked.generation, salt),
+        extra_args: extra_args(asked, salt),
         request_timestamp_ms: asked.generation.nvext.request_timestamp_ms,
         router: asked.generation.nvext.targets.map(|targets| RouterTargets {
             ttft_target: targets.ttft_target,
@@ -526,7 +475,8 @@ fn annotations(nvext: &NvExt) -> Vec<String> {
     nvext.annotations.iter().filter(|annotation| *annotation != LOCAL_PREFILL).cloned().collect()
 }
 
-fn extra_args(generation: &Generation, salt: Option<&str>) -> Option<serde_json::Value> {
+fn extra_args(asked: &Asked, salt: Option<&str>) -> Option<serde_json::Value> {
+    let generation = &asked.generation;
     let nvext = &generation.nvext;
     let mut inner = serde_json::Map::new();
     if !nvext.extra_fields.is_empty() {
@@ -541,8 +491,13 @@ fn extra_args(generation: &Generation, salt: Option<&str>) -> Option<serde_json:
     let value = |raw: &Raw| serde_json::from_str::<serde_json::Value>(raw.as_str()).unwrap_or_default();
     let sampling: serde_json::Map<_, _> =
         generation.engine.iter().map(|(name, raw)| ((*name).to_owned(), value(raw))).collect();
+    let mut parser = serde_json::Map::new();
+    if let Some(kwargs) = &asked.template_kwargs {
+        parser.insert("chat_template_kwargs".into(), serde_json::from_str(kwargs).unwrap_or_default());
+    }
     let mut args = serde_json::Map::new();
-    for (name, part) in [("nvext", inner), ("sampling_options", sampling)] {
+    let parts = [("nvext", inner), ("sampling_options", sampling), ("reasoning_parser_kwargs", parser)];
+    for (name, part) in parts {
         if !part.is_empty() {
             args.insert(name.into(), part.into());
         }

@@ -6,44 +6,76 @@ use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::middleware::{from_fn_with_state, map_response, map_response_with_state};
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
-use roost_openai::{ApiError, Flavor};
+use roost_openai::{ApiError, ErrorShape};
 
 use crate::accept::Routes;
+use crate::api::Api;
+use crate::config::Paths;
 use crate::shared::Shared;
-use crate::{completions, door, explain, reply, status};
+use crate::{completions, door, explain, openapi, reply, status, tokens};
 
 /// Largest body of an administrative request.
 const ADMIN_BODY_LIMIT: usize = 64 << 10;
+
+/// What OpenAI's and Dynamo's servers have and this one has not, by the beginning of the path.
+const ABSENT: &[(&str, &str)] = &[
+    ("/v1/embeddings", "Embeddings are not served here"),
+    ("/v1/classify", "Classification is not served here"),
+    ("/v1/rerank", "Reranking is not served here"),
+    ("/v1/score", "Scoring is not served here"),
+    ("/v1/pooling", "Pooling is not served here"),
+    ("/v1/moderations", "Moderation is not served here"),
+    ("/v1/images", "Images are not served here"),
+    ("/v1/videos", "Videos are not served here"),
+    ("/v1/audio", "Audio is not served here"),
+    ("/v1/realtime", "Realtime sessions are not served here"),
+    ("/v1/files", "Files are not kept here"),
+    ("/v1/uploads", "Files are not kept here"),
+    ("/v1/batches", "Batches are not run here"),
+    ("/v1/fine_tuning", "Fine-tuning is not done here"),
+    ("/v1/assistants", "Assistants are not kept here"),
+    ("/v1/threads", "Threads are not kept here"),
+    ("/v1/vector_stores", "Vector stores are not kept here"),
+    ("/v1/conversations", "Conversations are not kept here; send the whole conversation with each request"),
+];
 
 type App = State<Arc<Shared>>;
 
 /// All routes, and those of connections beyond the limit.
 pub(crate) fn build(shared: &Arc<Shared>) -> Routes {
-    let surplus =
-        probes().fallback(too_many_connections).layer(map_response(close)).with_state(Arc::clone(shared));
+    let surplus = probes(&shared.config.http.paths)
+        .fallback(too_many_connections)
+        .layer(map_response(close))
+        .with_state(Arc::clone(shared));
     Routes { all: all(Arc::clone(shared)), surplus }
 }
 
 fn all(shared: Arc<Shared>) -> Router {
     let http = &shared.config.http;
     let admin = if http.admin_api { admin() } else { Router::new() };
+    let paths = &http.paths;
+    let messages = if http.messages_api { messages(&paths.messages) } else { Router::new() };
     let mut routes = Router::new()
+        .route(&paths.chat, generate(Api::Chat))
+        .route(&paths.completions, generate(Api::Completion))
+        .route(&paths.responses, generate(Api::Responses))
+        .route(&below(&paths.responses, "input_tokens"), count(Api::Responses))
+        .merge(messages)
+        .route(&paths.models, get(async |State(app): App, headers: HeaderMap| status::models(&app, &headers)))
         .route(
-            "/v1/chat/completions",
-            post(|State(app): App, r: Request| completions::serve(app, Flavor::Chat, r)),
+            &below(&paths.models, "{*id}"),
+            get(async |State(app): App, Path(id): Path<String>, headers: HeaderMap| {
+                status::model(&app, &id, &headers)
+            }),
         )
-        .route(
-            "/v1/completions",
-            post(|State(app): App, r: Request| completions::serve(app, Flavor::Completion, r)),
-        )
-        .route("/v1/models", get(async |State(app): App, headers: HeaderMap| status::models(&app, &headers)))
-        .route(
-            "/v1/models/{*id}",
-            get(async |State(app): App, Path(id): Path<String>| status::model(&app, &id)),
-        )
-        .merge(probes())
+        .route("/tokenize", post(|State(app): App, r: Request| tokens::tokenize(app, r)))
+        .route("/v1/tokenize", post(|State(app): App, r: Request| tokens::tokenize(app, r)))
+        .route("/detokenize", post(|State(app): App, r: Request| tokens::detokenize(app, r)))
+        .route("/v1/detokenize", post(|State(app): App, r: Request| tokens::detokenize(app, r)))
+        .route("/openapi.json", get(async |State(app): App| openapi::document(&app.config.http)))
+        .merge(probes(paths))
         .merge(admin)
         .fallback(not_found)
         .method_not_allowed_fallback(wrong_method);
@@ -57,11 +89,38 @@ fn all(shared: Arc<Shared>) -> Router {
 }
 
 /// What orchestrators and scrapers ask, whatever else goes on.
-fn probes() -> Router<Arc<Shared>> {
+fn probes(paths: &Paths) -> Router<Arc<Shared>> {
     Router::new()
-        .route("/health", get(async |State(app): App| status::health(&app)))
-        .route("/live", get(async || status::live()))
-        .route("/metrics", get(async |State(app): App| status::metrics(&app)))
+        .route(&paths.health, get(async |State(app): App| status::health(&app)))
+        .route(&paths.live, get(async || status::live()))
+        .route("/ready", get(async |State(app): App| status::readiness(&app)))
+        .route(&paths.metrics, get(async |State(app): App| status::metrics(&app)))
+}
+
+fn generate(api: Api) -> MethodRouter<Arc<Shared>> {
+    post(move |State(app): App, r: Request| completions::serve(app, api, r))
+}
+
+fn count(api: Api) -> MethodRouter<Arc<Shared>> {
+    post(move |State(app): App, r: Request| tokens::count(app, api, r))
+}
+
+/// The Messages API; what else is asked for below its path is refused in its own envelope.
+fn messages(path: &str) -> Router<Arc<Shared>> {
+    Router::new()
+        .route(path, generate(Api::Messages))
+        .route(&below(path, "count_tokens"), count(Api::Messages))
+        .route(
+            &below(path, "{*rest}"),
+            axum::routing::any(async |method: Method, uri: Uri| {
+                reply::error(&no_route(&method, &uri), ErrorShape::Anthropic)
+            }),
+        )
+}
+
+/// A route below another.
+fn below(path: &str, rest: &str) -> String {
+    format!("{}/{rest}", path.trim_end_matches('/'))
 }
 
 /// What an operator may look at and change.
@@ -100,12 +159,33 @@ async fn too_many_connections(State(app): App) -> Response {
 
 async fn wrong_method(State(app): App, method: Method, uri: Uri) -> Response {
     let error = ApiError::new(405, format!("{method} is not a method of {}.", shown(&uri)));
-    reply::error(&error, app.config.http.error_shape)
+    reply::error(&error, shape_at(&app, &uri))
 }
 
 async fn not_found(State(app): App, method: Method, uri: Uri) -> Response {
-    let error = ApiError::new(404, format!("Route not found: {method} {}", shown(&uri)));
-    reply::error(&error, app.config.http.error_shape)
+    let path = uri.path();
+    let at =
+        |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let responses = &app.config.http.paths.responses;
+    let error = if at(responses) {
+        let text = "Responses are not stored here: none can be fetched, cancelled or deleted";
+        ApiError::new(404, format!("{text} ({method} {})", shown(&uri)))
+    } else if let Some((_, text)) = ABSENT.iter().find(|(prefix, _)| at(prefix)) {
+        ApiError::new(404, format!("{text} ({method} {})", shown(&uri)))
+    } else {
+        no_route(&method, &uri)
+    };
+    reply::error(&error, shape_at(&app, &uri))
+}
+
+fn no_route(method: &Method, uri: &Uri) -> ApiError {
+    ApiError::new(404, format!("Route not found: {method} {}", shown(uri)))
+}
+
+fn shape_at(app: &Shared, uri: &Uri) -> ErrorShape {
+    let http = &app.config.http;
+    let is_messages = uri.path().starts_with(http.paths.messages.as_str()) && http.messages_api;
+    if is_messages { ErrorShape::Anthropic } else { http.error_shape }
 }
 
 /// The path, as long as a message may be.

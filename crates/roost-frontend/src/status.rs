@@ -39,13 +39,16 @@ pub(crate) fn models(shared: &Shared, headers: &HeaderMap) -> Response {
 }
 
 /// `GET /v1/models/{id}` and `GET /v1/models/{id}/ready`; ids may contain slashes.
-pub(crate) fn model(shared: &Shared, path: &str) -> Response {
+pub(crate) fn model(shared: &Shared, path: &str, headers: &HeaderMap) -> Response {
     if let Some(id) = path.strip_suffix("/ready")
         && !matches!(shared.models.lookup(id), Lookup::Unknown)
     {
         return ready(shared, id);
     }
     match shared.models.lookup(path) {
+        Lookup::Ready(versions) if headers.contains_key("anthropic-version") => {
+            value(StatusCode::OK, &anthropic_model(path, versions.oldest()))
+        }
         Lookup::Ready(versions) => {
             let mut out = BytesMut::new();
             write_model(&mut out, &entry(path, versions.oldest()));
@@ -132,6 +135,16 @@ pub(crate) fn health(shared: &Shared) -> Response {
         body["message"] = "Service is not ready".into();
     }
     value(status, &body)
+}
+
+/// `GET /ready`: whether requests for at least one model can be served now.
+pub(crate) fn readiness(shared: &Shared) -> Response {
+    let registry = shared.models.snapshot();
+    let mut models: Vec<&str> = registry.ready.keys().map(|name| &**name).collect();
+    models.sort_unstable();
+    let is_ready = !models.is_empty() && !shared.is_leaving();
+    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    value(status, &json!({"ready": is_ready, "models": models}))
 }
 
 /// `GET /live`: the process answers, also while it drains.
@@ -228,22 +241,21 @@ fn entry<'a>(name: &'a str, model: &Model) -> ModelEntry<'a> {
 }
 
 fn anthropic_list(ready: &[(&str, &Arc<Model>)]) -> Value {
-    let data: Vec<Value> = ready
-        .iter()
-        .map(|(name, model)| {
-            let mut entry = json!({
-                "id": name, "display_name": name, "type": "model", "created_at": rfc3339(reply::unix_now()),
-            });
-            if model.context_length > 0 {
-                entry["max_input_tokens"] = model.context_length.into();
-            }
-            entry
-        })
-        .collect();
+    let data: Vec<Value> = ready.iter().map(|(name, model)| anthropic_model(name, model)).collect();
     let ends =
         [data.first(), data.last()].map(|entry| entry.map_or(Value::Null, |entry| entry["id"].clone()));
     let [first, last] = ends;
     json!({"data": data, "has_more": false, "first_id": first, "last_id": last})
+}
+
+fn anthropic_model(name: &str, model: &Model) -> Value {
+    let mut entry = json!({
+        "id": name, "display_name": name, "type": "model", "created_at": rfc3339(reply::unix_now()),
+    });
+    if model.context_length > 0 {
+        entry["max_input_tokens"] = model.context_length.into();
+    }
+    entry
 }
 
 /// Unix seconds as `YYYY-MM-DDTHH:MM:SSZ`.

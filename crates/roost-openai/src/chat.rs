@@ -50,6 +50,8 @@ pub struct ChatRequest {
     pub continue_final_message: Option<bool>,
     /// `response_format`, verbatim: some templates show it.
     pub response_format: Option<Raw>,
+    /// The model is to reason if it can, unless `thinking` or the template arguments say otherwise.
+    pub expects_reasoning: bool,
     /// Members that had no effect.
     pub ignored: Ignored,
 }
@@ -149,6 +151,7 @@ impl ChatRequest {
             add_generation_prompt: fields.get("add_generation_prompt")?,
             continue_final_message: fields.get("continue_final_message")?,
             response_format,
+            expects_reasoning: false,
             ignored: Ignored::default(),
         };
         fields.accept(NO_EFFECT);

@@ -24,6 +24,8 @@ pub enum ErrorShape {
     Dynamo,
     /// Only `{"error":{…}}`.
     OpenAi,
+    /// Anthropic's `{"type":"error","error":{"type","message"}}`, for its routes.
+    Anthropic,
 }
 
 impl ApiError {
@@ -113,6 +115,9 @@ impl ApiError {
 
     /// Writes the HTTP body.
     pub fn write_body(&self, out: &mut BytesMut, shape: ErrorShape) {
+        if shape == ErrorShape::Anthropic {
+            return self.write_anthropic(out);
+        }
         out.put_u8(b'{');
         if shape != ErrorShape::OpenAi {
             out.put_slice(b"\"message\":");
@@ -143,6 +148,15 @@ impl ApiError {
             out.put_u8(b'}');
         }
         out.put_u8(b'}');
+    }
+
+    /// Writes Anthropic's envelope.
+    pub fn write_anthropic(&self, out: &mut BytesMut) {
+        out.put_slice(b"{\"type\":\"error\",\"error\":{\"type\":");
+        write_string(out, self.anthropic_type());
+        out.put_slice(b",\"message\":");
+        write_string(out, &self.message);
+        out.put_slice(b"}}");
     }
 
     /// Writes the error as an event of a stream whose headers have gone out; `request_id` is what the head said.
@@ -179,6 +193,20 @@ impl ApiError {
             504 => "Gateway Timeout",
             529 => "Overloaded",
             _ => "Error",
+        }
+    }
+
+    fn anthropic_type(&self) -> &'static str {
+        match self.status {
+            401 => "authentication_error",
+            403 => "permission_error",
+            404 => "not_found_error",
+            413 => "request_too_large",
+            429 => "rate_limit_error",
+            400..=499 => "invalid_request_error",
+            503 | 529 => "overloaded_error",
+            504 => "timeout_error",
+            _ => "api_error",
         }
     }
 

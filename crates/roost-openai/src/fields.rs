@@ -26,6 +26,14 @@ pub enum FieldPolicy {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ignored(pub Vec<String>);
 
+impl Ignored {
+    pub(crate) fn add(&mut self, name: String) {
+        if self.0.len() < IGNORED_LIMIT {
+            self.0.push(name);
+        }
+    }
+}
+
 /// The members of one request object: split once, interpreted one by one.
 ///
 /// Splitting scans the body a single time and copies nothing; prompt-sized members stay slices.

@@ -6,18 +6,22 @@
 #[cfg(test)]
 mod allocations;
 mod answer;
+mod blocks;
 mod chat;
 mod chunk;
 mod completion;
 mod controls;
+mod conversation;
 mod error;
 mod fields;
 mod generation;
 mod json;
 mod logprobs;
+mod messages;
 mod models;
 mod nvext;
 mod raw;
+mod responses;
 mod sampling;
 mod usage;
 
@@ -30,8 +34,10 @@ pub use error::{ApiError, ErrorShape};
 pub use fields::{FieldPolicy, Ignored};
 pub use generation::Generation;
 pub use logprobs::{Likely, TokenLogprob};
+pub use messages::{MessageAnswer, MessageEvents, MessagesOptions, Purpose};
 pub use models::{ModelEntry, write_model, write_model_list};
 pub use nvext::{LatencyTargets, NvExt, SessionAction, SessionControl};
 pub use raw::Raw;
+pub use responses::{ResponseAnswer, ResponseEcho, ResponseEvents};
 pub use sampling::{Guided, Limits, Output, Sampling, Stop, StreamOptions};
 pub use usage::Usage;

@@ -25,6 +25,16 @@ impl Raw {
         Raw(body.slice(range))
     }
 
+    /// All of `bytes`, which must hold one complete value.
+    pub(crate) fn whole(bytes: Bytes) -> Self {
+        Raw(bytes)
+    }
+
+    /// The bytes, shared.
+    pub fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+
     /// Where the value stands in `body`; `None` when it is no part of it.
     pub fn offset_in(&self, body: &Bytes) -> Option<usize> {
         let at = (self.0.as_ptr() as usize).checked_sub(body.as_ptr() as usize)?;

@@ -105,10 +105,7 @@ impl Limits {
         let mut max_tokens = None;
         for name in ["max_tokens", "max_completion_tokens"] {
             if let Some(value) = fields.get::<u64>(name)? {
-                if value == 0 || value > MAX_TOKENS_LIMIT {
-                    return Err(range(name, &format!("between 1 and {MAX_TOKENS_LIMIT}"), value));
-                }
-                max_tokens = u32::try_from(value).ok();
+                max_tokens = Some(token_limit(name, value)?);
             }
         }
         let min_tokens = fields.get("min_tokens")?;
@@ -138,12 +135,7 @@ impl Stop {
             Some(Ok(OneOrMany::One(one))) => vec![one],
             Some(Ok(OneOrMany::Many(many))) => many,
         };
-        if strings.len() > STOP_LIMIT {
-            return Err(range("stop", &format!("at most {STOP_LIMIT} strings"), strings.len()));
-        }
-        if strings.iter().any(String::is_empty) {
-            return Err(ApiError::invalid("stop", "`stop` must not contain empty strings"));
-        }
+        check_stops("stop", &strings)?;
         Ok(Stop {
             strings,
             token_ids: fields.get("stop_token_ids")?.unwrap_or_default(),
@@ -151,6 +143,25 @@ impl Stop {
             include_stop_str: fields.get("include_stop_str_in_output")?,
         })
     }
+}
+
+/// Checks the stop strings that member `name` has.
+pub(crate) fn check_stops(name: &str, strings: &[String]) -> Result<(), ApiError> {
+    if strings.len() > STOP_LIMIT {
+        return Err(range(name, &format!("at most {STOP_LIMIT} strings"), strings.len()));
+    }
+    if strings.iter().any(String::is_empty) {
+        return Err(ApiError::invalid(name, format!("`{name}` must not contain empty strings")));
+    }
+    Ok(())
+}
+
+/// Checks a token limit that member `name` has.
+pub(crate) fn token_limit(name: &str, value: u64) -> Result<u32, ApiError> {
+    if value == 0 || value > MAX_TOKENS_LIMIT {
+        return Err(range(name, &format!("between 1 and {MAX_TOKENS_LIMIT}"), value));
+    }
+    Ok(value as u32)
 }
 
 impl Sampling {

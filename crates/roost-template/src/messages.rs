@@ -77,11 +77,18 @@ fn shape(
     capabilities: &Capabilities,
     broken: BrokenArguments,
 ) -> Result<(), RenderError> {
+    if !ROLES.contains(&message.role()) {
+        let reason = format!("must be one of {}", ROLES.join(", "));
+        return Err(invalid(&format!("messages[{index}].role"), &reason));
+    }
     shape::content(message, index, capabilities)?;
     shape::tool_calls(message, index, capabilities, broken)?;
     shape::reasoning(message, capabilities);
     Ok(())
 }
+
+/// Roles that a message may have. Templates pass over messages of others, which nobody would notice.
+const ROLES: [&str; 7] = ["system", "developer", "user", "assistant", "tool", "function", "latest_reminder"];
 
 /// Parses the messages of a request as they are.
 pub(crate) fn parse(raw: &str) -> Result<Vec<Message>, RenderError> {

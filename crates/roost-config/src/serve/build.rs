@@ -7,8 +7,9 @@ use super::{
     AffinityMode, AffinityOptions, BusyThresholds, CostOptions, DiscoveryBackend, DiscoveryOptions,
     DoorOptions, ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, KubernetesOptions,
     LimitOptions, LocalPrefillOptions, LogFormat, LogOptions, MetricsOptions, ModelOptions, NamespaceFilter,
-    NatsOptions, PlaneOptions, PlaneTls, ProcessOptions, QueueOptions, QueuePolicy, ReasoningField,
-    ReliabilityOptions, RouterMode, RouterOptions, Serve, TokenizerBackend, TokenizerOptions,
+    NatsOptions, PathOptions, PlaneOptions, PlaneTls, ProcessOptions, QueueOptions, QueuePolicy,
+    ReasoningField, ReliabilityOptions, RouterMode, RouterOptions, Serve, TokenizerBackend, TokenizerOptions,
+    routes,
 };
 use crate::{effective::Effective, problem::Problem, resolve::Resolved, value::Value, values::Values};
 
@@ -44,6 +45,7 @@ pub(crate) fn apply_presets(resolved: &mut Resolved) {
 /// Rules that one option alone cannot state.
 pub(crate) fn check(resolved: &mut Resolved) {
     local_prefill::check(resolved);
+    routes::check(resolved);
     for (name, usual) in RANGES {
         let bound = |end: &str, usual: f64| match resolved.value(&format!("metrics-{name}-{end}")) {
             Some(Value::Number(given)) => *given,
@@ -239,6 +241,9 @@ fn http(values: &Values) -> HttpOptions {
             "reasoning" => ReasoningField::Reasoning,
             _ => ReasoningField::ReasoningContent,
         },
+        paths: PathOptions::of(values),
+        anthropic_api: values.switch("enable-anthropic-api"),
+        strip_anthropic_preamble: values.switch("strip-anthropic-preamble"),
     }
 }
 

@@ -3,8 +3,6 @@
 use super::NOT_AVAILABLE;
 use crate::spec::{Kind, OptionSpec, choice, integer, mebibytes, milliseconds, option, seconds};
 
-const ROUTE: &str = "routes cannot be renamed in this build";
-
 pub(crate) static OPTIONS: &[OptionSpec] = &[
     option("http-host", Kind::Ip, "Address to bind.").env(&["DYN_HTTP_HOST"]).default("0.0.0.0"),
     option("http-port", integer(0, 65_535), "Port to bind; 0 takes a free one.")
@@ -112,6 +110,17 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     option("disable-frontend-admin-api", Kind::Switch, "Remove `/busy_threshold` and `/debug/routing`.")
         .env(&["DYN_DISABLE_FRONTEND_ADMIN_API"])
         .default("false"),
+    option("enable-anthropic-api", Kind::Switch, "Serve the Messages API and its token counts.")
+        .env(&["DYN_ENABLE_ANTHROPIC_API"])
+        .default("true")
+        .dynamo_default("false"),
+    option(
+        "strip-anthropic-preamble",
+        Kind::Switch,
+        "Leave the billing line of Claude Code out of system prompts: it changes with every request.",
+    )
+    .env(&["DYN_STRIP_ANTHROPIC_PREAMBLE"])
+    .default("true"),
     option(
         "metadata-header",
         Kind::Text,
@@ -122,36 +131,28 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     .default("x-dynamo-meta-"),
     option("http-svc-chat-path", Kind::Text, "Route of chat completions.")
         .env(&["DYN_HTTP_SVC_CHAT_PATH"])
-        .default("/v1/chat/completions")
-        .refused(ROUTE),
+        .default("/v1/chat/completions"),
     option("http-svc-cmp-path", Kind::Text, "Route of completions.")
         .env(&["DYN_HTTP_SVC_CMP_PATH"])
-        .default("/v1/completions")
-        .refused(ROUTE),
+        .default("/v1/completions"),
     option("http-svc-models-path", Kind::Text, "Route of the model list.")
         .env(&["DYN_HTTP_SVC_MODELS_PATH"])
-        .default("/v1/models")
-        .refused(ROUTE),
+        .default("/v1/models"),
     option("http-svc-health-path", Kind::Text, "Route of the health report.")
         .env(&["DYN_HTTP_SVC_HEALTH_PATH"])
-        .default("/health")
-        .refused(ROUTE),
+        .default("/health"),
     option("http-svc-live-path", Kind::Text, "Route of the liveness probe.")
         .env(&["DYN_HTTP_SVC_LIVE_PATH"])
-        .default("/live")
-        .refused(ROUTE),
+        .default("/live"),
     option("http-svc-metrics-path", Kind::Text, "Route of the metrics.")
         .env(&["DYN_HTTP_SVC_METRICS_PATH"])
-        .default("/metrics")
-        .refused(ROUTE),
+        .default("/metrics"),
     option("http-svc-responses-path", Kind::Text, "Route of the Responses API.")
         .env(&["DYN_HTTP_SVC_RESPONSES_PATH"])
-        .default("/v1/responses")
-        .refused(NOT_AVAILABLE),
+        .default("/v1/responses"),
     option("http-svc-anthropic-path", Kind::Text, "Route of the Messages API.")
         .env(&["DYN_HTTP_SVC_ANTHROPIC_PATH"])
-        .default("/v1/messages")
-        .refused(NOT_AVAILABLE),
+        .default("/v1/messages"),
     option("http-svc-emb-path", Kind::Text, "Route of embeddings.")
         .env(&["DYN_HTTP_SVC_EMB_PATH"])
         .default("/v1/embeddings")

@@ -3,17 +3,7 @@
 use super::NOT_AVAILABLE;
 use crate::spec::{Kind, OptionSpec, integer, option};
 
-const ANTHROPIC: &str = "the Messages API is not available in this build";
-
 pub(crate) static OPTIONS: &[OptionSpec] = &[
-    option("enable-anthropic-api", Kind::Switch, "Serve the Messages API.")
-        .env(&["DYN_ENABLE_ANTHROPIC_API"])
-        .default("false")
-        .refused(ANTHROPIC),
-    option("strip-anthropic-preamble", Kind::Switch, "Leave out the billing line of Claude Code.")
-        .env(&["DYN_STRIP_ANTHROPIC_PREAMBLE"])
-        .default("true")
-        .no_effect(ANTHROPIC),
     option("enable-streaming-tool-dispatch", Kind::Switch, "Extra events for tool calls.")
         .env(&["DYN_ENABLE_STREAMING_TOOL_DISPATCH"])
         .default("false")

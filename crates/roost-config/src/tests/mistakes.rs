@@ -30,24 +30,36 @@ fn everything_wrong_is_reported_together() {
 #[test]
 fn what_dynamo_has_and_roost_has_not_is_refused_by_name() {
     check(
-        "serve --enable-anthropic-api \
-         --enable-rl true --request-plane nats --router-mode device-aware-weighted --aic-tp-size 2",
-        &[("DYN_HTTP_SVC_CHAT_PATH", "/chat"), ("DYN_CHAT_PROCESSOR", "vllm")],
+        "serve --enable-rl --request-plane nats --router-mode device-aware-weighted --aic-tp-size 2",
+        &[("DYN_HTTP_SVC_EMB_PATH", "/embed"), ("DYN_CHAT_PROCESSOR", "vllm")],
         expect![[r#"
-            true: is not expected; options of `roost serve` begin with `--`
-            DYN_HTTP_SVC_CHAT_PATH: routes cannot be renamed in this build: `/chat` is refused, only `/v1/chat/completions` is accepted
+            DYN_HTTP_SVC_EMB_PATH: not available in this build: `/embed` is refused, only `/v1/embeddings` is accepted
             --router-mode: `device-aware-weighted` is not available in this build; accepted: kv, round-robin, random, power-of-two, least-loaded, direct
             --request-plane: `nats` is not available in this build; accepted: tcp
             DYN_CHAT_PROCESSOR: processing in Python is not available: `vllm` is refused, only `dynamo` is accepted
             --aic-tp-size: not available in this build: `2` is refused, leave it unset
-            --enable-anthropic-api: the Messages API is not available in this build: `true` is refused, only `false` is accepted
             --enable-rl: not available in this build: `true` is refused, only `false` is accepted"#]],
     );
 }
 
 #[test]
+fn routes_are_paths_of_their_own() {
+    check(
+        "serve --http-svc-chat-path /health --http-svc-models-path models --http-svc-anthropic-path /ready/",
+        &[],
+        expect![[r#"
+            --http-svc-anthropic-path: `/ready` is the path of another route
+            --http-svc-models-path: `models` is not a path
+            --http-svc-health-path: `/health` is the path of another route"#]],
+    );
+    let paths =
+        serve("serve --http-svc-chat-path /chat/", &[("DYN_HTTP_SVC_ANTHROPIC_PATH", "/claude")]).http.paths;
+    assert_eq!((paths.chat.as_str(), paths.messages.as_str()), ("/chat", "/claude"));
+}
+
+#[test]
 fn a_refused_option_at_its_default_is_nothing_to_refuse() {
-    let line = "serve --no-enable-anthropic-api --router-queue-policy fcfs \
+    let line = "serve --no-enable-rl --router-queue-policy fcfs \
                 --router-queue-threshold None";
     let environment = [("DYN_SERVE_INDEXER", "false"), ("DYN_SHARED_CACHE_TYPE", "none")];
     assert!(serve(line, &environment).notices.is_empty());

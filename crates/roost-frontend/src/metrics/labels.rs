@@ -9,6 +9,10 @@ pub enum Endpoint {
     ChatCompletions,
     /// `/v1/completions`.
     Completions,
+    /// `/v1/messages`.
+    Messages,
+    /// `/v1/responses`.
+    Responses,
 }
 
 /// How a client wants its answer.
@@ -71,13 +75,16 @@ pub enum WorkerType {
 }
 
 impl Endpoint {
-    pub(super) const ALL: [Self; 2] = [Self::ChatCompletions, Self::Completions];
+    pub(super) const ALL: [Self; 4] =
+        [Self::ChatCompletions, Self::Completions, Self::Messages, Self::Responses];
 
     /// The label value.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::ChatCompletions => "chat_completions",
             Self::Completions => "completions",
+            Self::Messages => "anthropic_messages",
+            Self::Responses => "responses",
         }
     }
 

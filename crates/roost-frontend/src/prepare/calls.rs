@@ -33,6 +33,15 @@ impl Calls {
                 .map_err(|e| ApiError::invalid("tools", format!("Failed to deserialize `tools`: {e}")))?,
             None => Tools::default(),
         };
+        if let Some(tool) = tools.iter().find(|tool| !is_name(&tool.name)) {
+            let shown: String = tool.name.chars().take(128).collect();
+            return Err(ApiError::invalid(
+                "tools",
+                format!(
+                    "Validation: `{shown}` is no name of a function: 1 to 128 letters, digits, `_`, `-`, `.`, `:` and `/`"
+                ),
+            ));
+        }
         if let ToolChoice::Named(name) = &request.tool_choice
             && tools.get(name).is_none()
         {
@@ -66,4 +75,10 @@ impl Calls {
         self.context.prompt_end = spec.prompt_end(&model.assets.tokenizer.decode(tail, false));
         Some(self.context)
     }
+}
+
+/// OpenAI's names, and those that agents make of the names of servers and their tools.
+fn is_name(name: &str) -> bool {
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b':' | b'/');
+    (1..=128).contains(&name.len()) && name.bytes().all(known)
 }

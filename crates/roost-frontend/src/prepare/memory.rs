@@ -197,6 +197,14 @@ impl PromptMemory {
         }
     }
 
+    /// As [`prompt`](Self::prompt), with neither earlier turns nor a trace left for later ones.
+    ///
+    /// # Errors
+    /// Any [`PromptError`].
+    pub fn unremembered(request: &PromptRequest<'_>) -> Result<HashedPrompt, PromptError> {
+        fresh(request)
+    }
+
     /// The turn that this one may continue.
     fn before(&self, key: u128, request: &PromptRequest<'_>) -> Option<Arc<Turn>> {
         let mut turns = self.turns.lock();

@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use roost_openai::{ApiError, ChatRequest, CompletionRequest, Flavor, Generation, escape_controls};
+use roost_openai::{
+    ApiError, ChatRequest, CompletionRequest, Generation, MessagesOptions, Purpose, escape_controls,
+};
 
 use super::Refused;
 use super::memory::Recalled;
+use crate::api::{Api, Form};
 use crate::finish::Finisher;
 use crate::models::Model;
 use crate::session::Session;
@@ -25,7 +28,14 @@ pub(crate) struct Reading {
 /// By what it asks for.
 #[derive(Debug)]
 pub(super) enum Parsed {
-    Chat { body: Bytes, request: Box<ChatRequest>, recalled: Option<Recalled> },
+    /// A conversation, by whatever API it came; its messages stand in `body`.
+    Chat {
+        body: Bytes,
+        request: Box<ChatRequest>,
+        recalled: Option<Recalled>,
+        api: Api,
+        form: Form,
+    },
     Completion(Box<CompletionRequest>),
 }
 
@@ -49,14 +59,14 @@ impl Reading {
     /// Splits and checks a body.
     pub(super) fn of(
         shared: &Shared,
-        flavor: Flavor,
+        api: Api,
         body: Bytes,
         session: Session,
         received: Instant,
     ) -> Result<Self, Refused> {
         let policy = shared.config.http.fields;
-        let (parsed, generation, ignored) = match flavor {
-            Flavor::Chat => {
+        let (parsed, generation, ignored) = match api {
+            Api::Chat => {
                 let recalled = session.id.as_deref().and_then(|id| shared.memory.recall(id, &body));
                 let request = match &recalled {
                     Some(recalled) => ChatRequest::parse_familiar(&body, recalled.familiar, policy),
@@ -70,9 +80,18 @@ impl Reading {
                 };
                 let control = request.generation.nvext.session_control.clone();
                 let ignored = request.ignored.0.len();
-                (Parsed::Chat { body, request, recalled }, control, ignored)
+                (Parsed::Chat { body, request, recalled, api, form: Form::Chat }, control, ignored)
             }
-            Flavor::Completion => {
+            Api::Messages | Api::Responses => {
+                let parse = |body: &Bytes| chat(shared, api, body, Purpose::Answer);
+                let (_, (request, form)) = tolerant(&body, parse(&body), parse)?;
+                let control = request.generation.nvext.session_control.clone();
+                let ignored = request.ignored.0.len();
+                // Its messages are new, in a buffer of their own.
+                let (body, request) = (request.messages.bytes().clone(), Box::new(request));
+                (Parsed::Chat { body, request, recalled: None, api, form }, control, ignored)
+            }
+            Api::Completion => {
                 let parse = |body: &Bytes| CompletionRequest::parse(body, policy);
                 let request = parse(&body);
                 let (_, request) = tolerant(&body, request, parse)?;
@@ -88,11 +107,11 @@ impl Reading {
 
     /// Opens its books.
     pub(super) fn open_books(&self, shared: &Shared, model: &Arc<Model>) -> Finisher {
-        let flavor = match &self.parsed {
-            Parsed::Chat { .. } => Flavor::Chat,
-            Parsed::Completion(_) => Flavor::Completion,
+        let api = match &self.parsed {
+            Parsed::Chat { api, .. } => *api,
+            Parsed::Completion(_) => Api::Completion,
         };
-        Finisher::begin(shared, model, flavor, self.generation().stream, self.received)
+        Finisher::begin(shared, model, api.endpoint(), self.generation().stream, self.received)
     }
 
     /// What is asked of the answer.
@@ -109,5 +128,27 @@ impl Reading {
             Parsed::Chat { request, .. } => &request.model,
             Parsed::Completion(request) => &request.model,
         }
+    }
+}
+
+/// Reads a body as a chat.
+pub(super) fn chat(
+    shared: &Shared,
+    api: Api,
+    body: &Bytes,
+    purpose: Purpose,
+) -> Result<(ChatRequest, Form), ApiError> {
+    let http = &shared.config.http;
+    match api {
+        Api::Messages => {
+            let options =
+                MessagesOptions { policy: http.fields, strip_preamble: http.strip_anthropic_preamble };
+            Ok((ChatRequest::of_messages(body, purpose, options)?, Form::Message))
+        }
+        Api::Responses => {
+            let (request, echo) = ChatRequest::of_response(body, http.fields)?;
+            Ok((request, Form::Response(echo)))
+        }
+        Api::Chat | Api::Completion => Ok((ChatRequest::parse(body, http.fields)?, Form::Chat)),
     }
 }

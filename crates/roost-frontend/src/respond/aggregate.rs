@@ -2,87 +2,47 @@
 
 use std::future::poll_fn;
 
-use roost_openai::{Finish, Piece, TokenLogprob, ToolCall};
-
 use super::choices::Choices;
+use super::whole::WholeAnswer;
 use crate::dispatch::Active;
 use crate::failure::Failure;
 use crate::finish::Finisher;
 
-/// A whole choice.
-#[derive(Debug, Default)]
-pub(crate) struct Whole {
-    pub(crate) content: String,
-    pub(crate) reasoning: String,
-    pub(crate) calls: Vec<ToolCall>,
-    pub(crate) logprobs: Vec<TokenLogprob>,
-    pub(crate) finish: Option<Finish>,
-}
-
-impl Whole {
-    fn add(&mut self, piece: Piece<'_>) {
-        match piece {
-            Piece::Content(text) => self.content.push_str(text),
-            Piece::Reasoning(text) => self.reasoning.push_str(text),
-            Piece::ToolStart { id, name, .. } => {
-                self.calls.push(ToolCall {
-                    id: id.to_owned(),
-                    name: name.to_owned(),
-                    arguments: String::new(),
-                });
-            }
-            Piece::ToolArguments { fragment, .. } => {
-                if let Some(call) = self.calls.last_mut() {
-                    call.arguments.push_str(fragment);
-                }
-            }
-        }
-    }
-}
-
-/// Folds a worker's stream.
+/// Folds a worker's stream into `answer`.
 pub(crate) async fn collect(
     mut active: Active,
     choices: &mut Choices,
     finisher: &mut Finisher,
-) -> Result<Vec<Whole>, Failure> {
+    answer: &mut WholeAnswer,
+) -> Result<(), Failure> {
     finisher.answered(&active);
-    let mut wholes: Vec<Whole> = (0..choices.len()).map(|_| Whole::default()).collect();
-    let result = fold(&mut active, choices, finisher, &mut wholes).await;
-    take(choices, &mut wholes);
-    wholes.truncate(choices.len());
-    choices.take_ends(|index, finish, logprobs, _| {
-        let whole = &mut wholes[index as usize];
-        whole.logprobs.append(logprobs);
-        whole.finish = Some(finish);
-    });
+    let result = fold(&mut active, choices, finisher, answer).await;
+    take(choices, answer);
+    answer.truncate(choices.len());
+    choices.take_ends(|index, end, _| answer.finish(index, end));
     match &result {
         Ok(()) => active.succeeded(),
         Err(failure) => active.failed(failure),
     }
-    result.map(|()| wholes)
+    result
 }
 
-fn take(choices: &mut Choices, wholes: &mut [Whole]) {
-    choices.take_pieces(|index, piece, logprobs, _| {
-        let whole = &mut wholes[index as usize];
-        whole.add(piece);
-        whole.logprobs.append(logprobs);
-    });
+fn take(choices: &mut Choices, answer: &mut WholeAnswer) {
+    choices.take_pieces(|index, piece, logprobs, _| answer.piece(index, piece, logprobs));
 }
 
 async fn fold(
     active: &mut Active,
     choices: &mut Choices,
     finisher: &mut Finisher,
-    wholes: &mut [Whole],
+    answer: &mut WholeAnswer,
 ) -> Result<(), Failure> {
     let mut next = active.take_first();
     loop {
         if let Some(output) = next.take() {
             let tokens = choices.push(&output)?;
             finisher.tokens(tokens, choices, active);
-            take(choices, wholes);
+            take(choices, answer);
             if choices.engine_must_stop() {
                 return Ok(());
             }

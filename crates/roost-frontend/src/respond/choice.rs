@@ -35,6 +35,16 @@ pub(crate) struct Choice {
     engine_finished: bool,
 }
 
+/// How a choice ended.
+#[derive(Debug)]
+pub(crate) struct End<'a> {
+    pub(crate) finish: Finish,
+    /// The stop string that was met.
+    pub(crate) stop: Option<&'a str>,
+    /// Log probabilities that no piece has shown.
+    pub(crate) logprobs: &'a mut Vec<TokenLogprob>,
+}
+
 /// What ends a choice.
 #[derive(Debug)]
 pub(crate) struct Ending {
@@ -134,13 +144,14 @@ impl Choice {
         }
     }
 
-    /// Gives the end, if there is one and it has not been given, with the log probabilities that are left.
-    pub(crate) fn take_end(&mut self, give: impl FnOnce(Finish, &mut Vec<TokenLogprob>)) {
+    /// Gives the end, if there is one and it has not been given.
+    pub(crate) fn take_end(&mut self, give: impl FnOnce(End<'_>)) {
         if let Some(finish) = self.finish()
             && !std::mem::replace(&mut self.end_taken, true)
         {
             let mut none = Vec::new();
-            give(finish, self.logprobs.as_mut().map_or(&mut none, Logprobs::ready));
+            let logprobs = self.logprobs.as_mut().map_or(&mut none, Logprobs::ready);
+            give(End { finish, stop: self.stops.matched(), logprobs });
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use roost_openai::{Finish, Piece, TokenLogprob, Usage};
 use roost_wire::message::EngineOutput;
 
-use super::choice::Choice;
+use super::choice::{Choice, End};
 use crate::failure::Failure;
 
 /// All choices of a request, at least one.
@@ -100,10 +100,10 @@ impl Choices {
         }
     }
 
-    /// Gives the end of each choice that has one, once, with the log probabilities that no piece has shown.
-    pub(crate) fn take_ends(&mut self, mut give: impl FnMut(u32, Finish, &mut Vec<TokenLogprob>, &Usage)) {
+    /// Gives the end of each choice that has one, once.
+    pub(crate) fn take_ends(&mut self, mut give: impl FnMut(u32, End<'_>, &Usage)) {
         for (index, choice) in (0..).zip(&mut self.list) {
-            choice.take_end(|finish, logprobs| give(index, finish, logprobs, &self.usage));
+            choice.take_end(|end| give(index, end, &self.usage));
         }
     }
 

@@ -7,25 +7,16 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body::Frame;
-use roost_openai::ChunkWriter;
 use tokio::time::{Instant, Sleep};
 
 use super::choices::Choices;
+use super::events::EventWriter;
 use crate::dispatch::{Active, Dispatching};
 use crate::failure::Failure;
 use crate::finish::Finisher;
 
 /// Room for a usual event.
 const EVENT_BYTES: usize = 1024;
-
-/// What a stream is told besides the items.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
-    /// Comment after this much silence.
-    pub(crate) keep_alive: Option<Duration>,
-    /// One more chunk with the usage.
-    pub(crate) include_usage: bool,
-}
 
 /// The body of a streamed answer.
 ///
@@ -34,9 +25,10 @@ pub(crate) struct Pace {
 pub(crate) struct AnswerBody {
     state: State,
     choices: Choices,
-    writer: ChunkWriter,
+    writer: EventWriter,
     finisher: Finisher,
-    pace: Pace,
+    /// A sign of life goes out after this much silence.
+    keep_alive: Option<Duration>,
     out: BytesMut,
     finish_sent: bool,
     /// Last sign of the worker.
@@ -57,34 +49,40 @@ impl AnswerBody {
     pub(crate) fn waiting(
         dispatching: Dispatching,
         choices: Choices,
-        writer: ChunkWriter,
+        writer: EventWriter,
         finisher: Finisher,
-        pace: Pace,
+        keep_alive: Option<Duration>,
     ) -> Self {
-        Self::new(State::Dispatching(dispatching), choices, writer, finisher, pace)
+        Self::new(State::Dispatching(dispatching), choices, writer, finisher, keep_alive)
     }
 
     /// A body whose worker has answered.
     pub(crate) fn started(
         active: Active,
         choices: Choices,
-        writer: ChunkWriter,
+        writer: EventWriter,
         finisher: Finisher,
-        pace: Pace,
+        keep_alive: Option<Duration>,
     ) -> Self {
-        let mut body = Self::new(State::Done, choices, writer, finisher, pace);
+        let mut body = Self::new(State::Done, choices, writer, finisher, keep_alive);
         body.begin(active);
         body
     }
 
-    fn new(state: State, choices: Choices, writer: ChunkWriter, finisher: Finisher, pace: Pace) -> Self {
+    fn new(
+        state: State,
+        choices: Choices,
+        writer: EventWriter,
+        finisher: Finisher,
+        keep_alive: Option<Duration>,
+    ) -> Self {
         let now = Instant::now();
         AnswerBody {
             state,
             choices,
             writer,
             finisher,
-            pace,
+            keep_alive,
             out: BytesMut::with_capacity(EVENT_BYTES),
             finish_sent: false,
             heard: now,
@@ -102,6 +100,7 @@ impl AnswerBody {
             // The same on every chunk but the last.
             self.writer.set_nvext(nvext);
         }
+        self.writer.begin(&mut self.out, self.choices.usage());
         let first = active.take_first();
         self.state = State::Streaming(Box::new(active));
         if let Some(first) = first {
@@ -138,14 +137,13 @@ impl AnswerBody {
             writer.piece(out, index, piece, logprobs, usage);
             logprobs.clear();
         });
-        let stop = self.choices.stop_string().map(str::to_owned);
-        self.choices.take_ends(|index, finish, logprobs, usage| {
-            if let Some(nvext) = finisher.last_nvext(&ids, finish, stop.as_deref()) {
+        self.choices.take_ends(|index, end, usage| {
+            if let Some(nvext) = finisher.last_nvext(&ids, end.finish, end.stop) {
                 writer.set_nvext(nvext);
                 ids.clear();
             }
-            writer.finish(out, index, finish, logprobs, usage);
-            logprobs.clear();
+            writer.finish(out, index, &end, usage);
+            end.logprobs.clear();
         });
         self.choices.return_ids(ids);
         self.finish_sent = self.choices.is_finished();
@@ -162,10 +160,7 @@ impl AnswerBody {
     }
 
     fn complete(&mut self) {
-        if self.pace.include_usage {
-            self.writer.usage(&mut self.out, self.choices.usage());
-        }
-        self.writer.done(&mut self.out);
+        self.writer.end(&mut self.out, self.choices.usage());
         self.finisher.succeed(&self.choices);
         if let State::Streaming(active) = std::mem::replace(&mut self.state, State::Done) {
             active.succeeded();
@@ -184,7 +179,6 @@ impl AnswerBody {
         }
         let error = self.finisher.fail(&failure);
         self.writer.error(&mut self.out, &error);
-        self.writer.done(&mut self.out);
     }
 
     /// Sleeps until the next thing that time alone decides; re-armed only when it fires.
@@ -193,13 +187,13 @@ impl AnswerBody {
             let now = Instant::now();
             // Only the end mark is missing, and perhaps usage: not worth a long wait.
             let silent_at = self.finish_sent.then(|| self.heard + super::END_WAIT);
-            let quiet_at = self.pace.keep_alive.map(|limit| self.spoke + limit);
+            let quiet_at = self.keep_alive.map(|limit| self.spoke + limit);
             if silent_at.is_some_and(|at| at <= now) && matches!(self.state, State::Streaming(_)) {
                 self.complete();
                 return;
             }
             if quiet_at.is_some_and(|at| at <= now) {
-                ChunkWriter::keep_alive(&mut self.out);
+                self.writer.keep_alive(&mut self.out, self.choices.usage());
                 return;
             }
             let Some(next) = silent_at.into_iter().chain(quiet_at).filter(|at| *at > now).min() else {

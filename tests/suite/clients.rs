@@ -1,0 +1,154 @@
+//! Clients as their users have them, installed by `tests/peers/clients_setup.sh`, against a frontend with a worker.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use roost_tests::{Cluster, MODEL, Options, fixture};
+use roost_worker::ScriptBook;
+use serde_json::{Value, json};
+
+/// Longest run of one client.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Where clients are installed; `None`, with the reason printed, when `needed` is not there.
+#[expect(clippy::disallowed_methods, reason = "where a test finds its clients is no option of the product")]
+#[expect(clippy::print_stdout, reason = "a skipped test says why")]
+fn clients(needed: &str) -> Option<PathBuf> {
+    let root = match std::env::var_os("ROOST_PEERS") {
+        Some(root) => PathBuf::from(root),
+        None => std::env::home_dir()?.join(".cache/roost-peers"),
+    };
+    let dir = root.join("clients");
+    if dir.join(needed).exists() {
+        return Some(dir);
+    }
+    println!("skipped: no {needed} under {} (see tests/peers/clients_setup.sh)", dir.display());
+    None
+}
+
+async fn cluster() -> Result<Cluster> {
+    let calls = |city: &str| {
+        format!(
+            "<tool_call>\n{{\"name\": \"get_weather\", \"arguments\": {{\"city\": \"{city}\"}}}}\n</tool_call>"
+        )
+    };
+    let end = json!({"finish": "stop"});
+    let scripts = json!({
+        "hello": [{"text": "hello"}, end],
+        "json": [{"text": "{\"city\": \"Paris\", \"days\": 3}", "per": 5}, end],
+        "calls": [{"text": format!("{}\n{}", calls("Paris"), calls("Rome")), "per": 7}, end],
+        "drip": [{"text_repeat": ["x", 400], "per": 1, "gap_s": 0.05}, end],
+        "shell": [{"text": "<tool_call>\n{\"name\": \"shell\", \"arguments\": {\"command\": [\"echo\", \"@@hel\" \"lo@@\"]}}\n</tool_call>"}, end],
+    });
+    let mut options = Options::new(1);
+    options.scripts = ScriptBook::from_json(&scripts.to_string()).context("scripts")?;
+    options.parsers = (Some("hermes"), None);
+    options.start().await
+}
+
+/// Runs a client to its end; returns what it printed.
+async fn run(program: &Path, arguments: &[&str], variables: &[(&str, &str)], dir: &Path) -> Result<String> {
+    let log = tempfile::NamedTempFile::new()?;
+    let mut command = Command::new(program);
+    command.args(arguments).envs(variables.iter().copied()).current_dir(dir).stdin(Stdio::null());
+    // Nothing but the frontend is to be asked.
+    for proxy in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"] {
+        command.env_remove(proxy);
+    }
+    let mut child = command.stdout(log.reopen()?).stderr(log.reopen()?).spawn()?;
+    let ended = tokio::time::timeout(LIMIT, async {
+        loop {
+            match child.try_wait()? {
+                Some(status) => return anyhow::Ok(status),
+                None => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    });
+    let ended = ended.await;
+    if ended.is_err() {
+        child.kill()?;
+        child.wait()?;
+    }
+    let text = std::fs::read_to_string(log.path())?;
+    let status = ended.with_context(|| format!("the client does not end: {text}"))??;
+    ensure!(status.success(), "{}: {text}", program.display());
+    Ok(text)
+}
+
+fn script(name: &str) -> String {
+    fixture("../clients").join(name).to_string_lossy().into_owned()
+}
+
+async fn python(name: &str, package: &str) -> Result<()> {
+    let Some(dir) = clients(&format!("venv/lib/python3.11/site-packages/{package}")) else { return Ok(()) };
+    let cluster = cluster().await?;
+    let base = format!("http://{}", cluster.address);
+    let text = run(&dir.join("venv/bin/python"), &[&script(name), &base, MODEL], &[], &dir).await?;
+    assert!(text.contains(package), "{text}");
+    cluster.until_idle().await
+}
+
+#[tokio::test]
+async fn the_openai_sdk() -> Result<()> {
+    python("openai_sdk.py", "openai").await
+}
+
+#[tokio::test]
+async fn the_anthropic_sdk() -> Result<()> {
+    python("anthropic_sdk.py", "anthropic").await
+}
+
+#[tokio::test]
+async fn the_ai_sdk() -> Result<()> {
+    let Some(dir) = clients("node/node_modules/@ai-sdk/openai-compatible") else { return Ok(()) };
+    let cluster = cluster().await?;
+    let base = format!("http://{}", cluster.address);
+    let modules = dir.join("node/node_modules");
+    let arguments = [&script("ai_sdk.mjs"), modules.to_str().context("path")?, &base, MODEL];
+    let text = run(Path::new("node"), &arguments, &[], &dir).await?;
+    assert!(text.contains("ai "), "{text}");
+    Ok(())
+}
+
+/// The document is fed to schemathesis: no request that it allows may break the server, and answers are as it says.
+#[tokio::test]
+async fn schemathesis() -> Result<()> {
+    let Some(dir) = clients("venv/bin/schemathesis") else { return Ok(()) };
+    let cluster = cluster().await?;
+    let base = format!("http://{}", cluster.address);
+    let mut document = cluster.get("/openapi.json").send().await?.json()?;
+    document["components"]["schemas"]["Model"] = json!({"type": "string", "enum": [MODEL]});
+    // What is not JSON or has no schema is not for this tool.
+    let paths = document["paths"].as_object_mut().context("paths")?;
+    paths.retain(|path, _| path != "/openapi.json");
+    let home = tempfile::TempDir::new()?;
+    let file = home.path().join("openapi.json");
+    std::fs::write(&file, Value::to_string(&document))?;
+    let arguments = [
+        "run",
+        file.to_str().context("path")?,
+        "--url",
+        &base,
+        "--max-examples",
+        "12",
+        "--phases",
+        "examples,fuzzing",
+        "--checks",
+        "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance",
+        "--generation-deterministic",
+        "--suppress-health-check",
+        "all",
+        "--request-timeout",
+        "20",
+        "--workers",
+        "2",
+        "--no-color",
+    ];
+    let text =
+        run(&dir.join("venv/bin/schemathesis"), &arguments, &[("SCHEMATHESIS_HOOKS", "")], home.path())
+            .await?;
+    assert!(text.contains("No issues found") || text.contains("passed"), "{text}");
+    Ok(())
+}
