@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use bytes::Bytes;
 use futures_core::Stream;
-use roost_wire::message::{DynamoError, EngineOutput, EngineRequest, TokenIdFormat, encode_token_ids};
+use roost_wire::message::{DynamoError, EngineOutput, EngineRequest, PromptTokens, TokenIdFormat};
 use roost_wire::{
     BoxFuture, Call, Client, ClientConfig, Codec, Handler, Item, ItemStream, ListenerConfig, RequestContext,
     ResponseListener, Target, WorkerConfig, WorkerListener,
@@ -41,11 +41,12 @@ fn main() -> anyhow::Result<()> {
         let rate = units / run.wall.as_secs_f64();
         writeln!(out, "{name}, {rate:.0}, {:.2}, {:.2}", each(run.client), each(run.worker))?;
     }
-    let ids: Arc<[u32]> = (0..100_000).map(|n| n * 7919 % 150_000).collect();
-    let request = EngineRequest { token_ids: Arc::clone(&ids), ..Default::default() };
-    let encoded = encode_token_ids(&ids, TokenIdFormat::Array);
-    let all = median(101, || request.encode(Codec::Msgpack, TokenIdFormat::Array).map(drop))?;
-    let copied = median(101, || request.encode_with(Codec::Msgpack, &encoded).map(drop))?;
+    let ids: Vec<u32> = (0..100_000).map(|n| n * 7919 % 150_000).collect();
+    let request = |ids: &[u32]| EngineRequest { token_ids: PromptTokens::from(ids), ..Default::default() };
+    let all = median(101, || request(&ids).encode(Codec::Msgpack, TokenIdFormat::Array).map(drop))?;
+    let packed = request(&ids);
+    let _packed = packed.token_ids.pack();
+    let copied = median(101, || packed.encode(Codec::Msgpack, TokenIdFormat::Array).map(drop))?;
     writeln!(
         out,
         "request of 100000 tokens: encoded {all:.0} us, with tokens encoded before {copied:.0} us"

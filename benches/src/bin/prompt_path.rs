@@ -20,7 +20,7 @@ use roost_openai::{ApiError, ChatRequest, FieldPolicy, Raw};
 use roost_template::{ChatTemplate, RenderInput, TemplateFiles};
 use roost_tokenizer::{Backend, Segment, Tokenizer};
 use roost_wire::Codec;
-use roost_wire::message::{EngineRequest, TokenIdFormat};
+use roost_wire::message::{EngineRequest, PromptTokens, TokenIdFormat};
 
 /// As in the shipped binary.
 #[global_allocator]
@@ -106,7 +106,7 @@ fn input(request: &ChatRequest) -> RenderInput<'_> {
     }
 }
 
-fn wire(token_ids: Arc<[u32]>) -> anyhow::Result<Bytes> {
+fn wire(token_ids: PromptTokens) -> anyhow::Result<Bytes> {
     let engine = EngineRequest { model: "m".to_owned(), token_ids, ..EngineRequest::default() };
     Ok(engine.encode(Codec::Msgpack, TokenIdFormat::Array)?)
 }
@@ -150,7 +150,7 @@ impl Bench<'_> {
         let encode = |tokenizer: &Tokenizer| {
             tokenizer.encode_segments(prompt.parts().map(|(text, special)| Segment { text, special }))
         };
-        let ids: Arc<[u32]> = encode(tokenizer)?.into();
+        let ids = encode(tokenizer)?;
         let before = stateless.turn(&self.body)?;
         anyhow::ensure!(both.turn(&self.body)? == before && both.turn(next)? == stateless.turn(next)?);
         let new = ids.len() - stateless.prompt(&self.body, &parse(&self.body)?, None)?.ids.len();
@@ -172,7 +172,7 @@ impl Bench<'_> {
         row("tokenize, text seen", timed(runs, || (), |()| encode(tokenizer)))?;
         row("tokenize, segments cached", timed(runs, || (), |()| encode(cached)))?;
         row("hash", timed(runs, || (), |()| Blocks::compute(&ids, BLOCK_SIZE, hash::BASE_SEED)))?;
-        row("wire", timed(runs, || (), |()| wire(Arc::clone(&ids))))?;
+        row("wire", timed(runs, || (), |()| wire(PromptTokens::from(&ids[..]))))?;
         let prime = || both.turn(&self.body);
         row("render to hash, session remembered", timed(runs, prime, |_| both.prompt(next, &request, None)))?;
         let cold =

@@ -17,8 +17,8 @@ use roost_openai::{
 use roost_router::Pin;
 use roost_tokenizer::{StopIds, StopScanner, Tokenizer, without_nul};
 use roost_wire::message::{
-    AgentContext, EngineRequest, GuidedDecoding, OutputOptions, RouterTargets, Routing, SamplingOptions,
-    StopConditions,
+    AgentContext, EngineRequest, GuidedDecoding, OutputOptions, PromptTokens, RouterTargets, Routing,
+    SamplingOptions, StopConditions,
 };
 
 use self::calls::Calls;
@@ -236,7 +236,7 @@ pub(crate) fn find(shared: &Shared, name: &str, session: &Session) -> Result<Arc
 
 /// A prompt as ids, with its hashes where they came along.
 struct PromptIds {
-    ids: Arc<[u32]>,
+    ids: PromptTokens,
     blocks: Option<Blocks>,
 }
 
@@ -309,12 +309,12 @@ fn complete(
     }
     let salt = salt(&session, &asked.generation);
     let blocks = blocks.unwrap_or_else(|| Blocks::compute(&tokens, model.block_size, hash::seed(None, salt)));
-    let engine = finisher.check(engine_request(&model, Arc::clone(&tokens), &asked, &session, salt))?;
+    let engine = finisher.check(engine_request(&model, tokens.clone(), &asked, &session, salt))?;
     let id = session.uuid.to_string().into_boxed_str();
     let extras = Extras::of(&asked.generation.nvext, &id, &tokens, &model.assets.tokenizer);
     finisher.prepared(isl, &session, extras);
     let counts_reasoning = asked.calls.is_some() && model.assets.parsers.reasons();
-    let calls = asked.calls.and_then(|calls| calls.parse(&model, &tokens));
+    let calls = asked.calls.and_then(|calls| calls.parse(&model, tokens.tail()));
     // Marks of some families are special tokens: the parser must see them.
     let marks = calls.is_some() && model.assets.parsers.needs_special_tokens();
     let skip_special = asked.generation.output.skip_special_tokens.unwrap_or(true) && !marks;
@@ -337,7 +337,7 @@ fn complete(
     });
     let choice = || {
         Choice::new(Ending {
-            decode: model.assets.tokenizer.decode_stream(&tokens, skip_special),
+            decode: model.assets.tokenizer.decode_stream(tokens.tail(), skip_special),
             stops: stops.clone(),
             stop_ids: stop_ids.clone(),
             max_tokens: asked.generation.limits.max_tokens,
@@ -374,7 +374,7 @@ fn complete(
 
 fn engine_request(
     model: &Model,
-    token_ids: Arc<[u32]>,
+    token_ids: PromptTokens,
     asked: &Asked,
     session: &Session,
     salt: Option<&str>,

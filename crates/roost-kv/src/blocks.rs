@@ -34,7 +34,16 @@ impl Blocks {
     /// hashed. The result equals [`Blocks::compute`] if the first `shared_tokens` tokens are the same.
     pub fn extend_shared(prev: &Self, tokens: &[TokenId], shared_tokens: usize) -> Self {
         let shared = shared_tokens.min(tokens.len()).checked_div(prev.block_size as usize).unwrap_or(0);
-        prev.grown(tokens, shared.min(prev.local.len()))
+        let shared = shared.min(prev.local.len());
+        prev.grown(&tokens[shared * prev.block_size as usize..], shared)
+    }
+
+    /// Keeps the first `blocks` blocks and hashes `rest`, the tokens that follow these.
+    ///
+    /// # Panics
+    /// Where there are fewer blocks.
+    pub fn extend_behind(prev: &Self, blocks: usize, rest: &[TokenId]) -> Self {
+        prev.grown(rest, blocks)
     }
 
     /// Hashes `tokens`, which start with every complete block of `prev`; only the new ones are hashed.
@@ -56,21 +65,16 @@ impl Blocks {
         Self { block_size, seed, local: Arc::from([]), sequence: Arc::from([]) }
     }
 
-    /// Keeps the first `shared` blocks and hashes the rest of `tokens`.
-    fn grown(&self, tokens: &[TokenId], shared: usize) -> Self {
-        let total = tokens.len().checked_div(self.block_size as usize).unwrap_or(0);
-        if total == shared && shared == self.local.len() {
+    /// Keeps the first `shared` blocks and hashes the tokens behind them.
+    fn grown(&self, rest: &[TokenId], shared: usize) -> Self {
+        let more = rest.len().checked_div(self.block_size as usize).unwrap_or(0);
+        if more == 0 && shared == self.local.len() {
             return self.clone();
         }
-        let mut local = Vec::with_capacity(total);
+        let mut local = Vec::with_capacity(shared + more);
         local.extend_from_slice(&self.local[..shared]);
-        extend_block_hashes(
-            &mut local,
-            &tokens[shared * self.block_size as usize..],
-            self.block_size,
-            self.seed,
-        );
-        let mut sequence = Vec::with_capacity(total);
+        extend_block_hashes(&mut local, rest, self.block_size, self.seed);
+        let mut sequence = Vec::with_capacity(shared + more);
         sequence.extend_from_slice(&self.sequence[..shared]);
         extend_sequence_hashes(&mut sequence, &local[shared..]);
         Self { block_size: self.block_size, seed: self.seed, local: local.into(), sequence: sequence.into() }

@@ -22,7 +22,7 @@ pub use backend::Backend;
 pub use cache::{CacheStats, Fingerprinter, SegmentCache};
 pub use decode_stream::DecodeStream;
 pub use error::Error;
-pub use prompt::{EncodedPrompt, Kept, Mark};
+pub use prompt::{EncodedPrompt, Mark};
 pub use stop::{StopIds, StopKind, StopScanner};
 pub use tokenizer::{Segment, Tokenizer, without_nul};
 

@@ -1,7 +1,5 @@
 //! Prompts that continue earlier prompts.
 
-use std::sync::Arc;
-
 use crate::error::Error;
 use crate::tokenizer::{Segment, Tokenizer};
 
@@ -11,9 +9,10 @@ const PENDING: usize = 64;
 /// The ids of a prompt, and places from which another prompt with the same beginning can go on.
 #[derive(Clone, Debug)]
 pub struct EncodedPrompt {
-    /// The ids of the whole prompt.
-    pub ids: Arc<[u32]>,
-    /// For each place that was asked for, how to go on there; `None` where that is not possible.
+    /// The ids behind those of the mark that the prompt went on from: all, where there was none.
+    pub ids: Vec<u32>,
+    /// For each place that was asked for, how to go on there; `None` where that is not possible. Their numbers of ids
+    /// are those of the whole prompt.
     pub marks: Vec<Option<Mark>>,
 }
 
@@ -24,62 +23,51 @@ pub struct Mark {
     pending: Box<str>,
 }
 
-/// An earlier prompt and how much of it stays.
-#[derive(Clone, Copy, Debug)]
-pub struct Kept<'a> {
-    /// The earlier prompt.
-    pub prompt: &'a EncodedPrompt,
-    /// How many of its places stay; behind the last of these the new text goes on. That place must have a mark.
-    pub places: usize,
-}
-
 impl Mark {
     /// Ids of the prompt up to here that every continuation has.
     #[must_use]
     pub fn tokens(&self) -> usize {
         self.tokens as usize
     }
-}
 
-impl EncodedPrompt {
-    /// Bytes of memory the marks take; the ids take 4 each.
+    /// Bytes of memory it takes beside its own size.
     #[must_use]
-    pub fn mark_bytes(&self) -> usize {
-        let pending = self.marks.iter().flatten().map(|mark| mark.pending.len());
-        self.marks.capacity() * size_of::<Option<Mark>>() + pending.sum::<usize>()
+    pub fn heap_bytes(&self) -> usize {
+        self.pending.len()
     }
 }
 
 impl Tokenizer {
-    /// Encodes a prompt as [`encode_segments`](Self::encode_segments) does. `parts` are what follows the kept part of
-    /// an earlier prompt, the whole prompt when there is none; of two in a row at most one is special. `places` are
-    /// offsets in their text, in order, behind which later prompts may want to go on. A place at the end of an ordinary
-    /// part is good only for prompts that go on with a special one; that is up to the caller.
+    /// Encodes a prompt as [`encode_segments`](Self::encode_segments) does. `parts` are what follows a place of an
+    /// earlier prompt with a mark, the whole prompt when there is none; of two in a row at most one is special.
+    /// `places` are offsets in their text, in order, behind which later prompts may want to go on. A place at the end
+    /// of an ordinary part is good only for prompts that go on with a special one; that is up to the caller.
+    ///
+    /// The beginning of a prompt, up to the first mark, is what prompts of different sessions have in common: only that
+    /// is taken from the cache and left there. The rest is with the one who keeps the marks.
     ///
     /// # Errors
     /// [`Error::Encode`] when the backend refuses the text.
     pub fn encode_prompt<'a>(
         &self,
-        kept: Option<Kept<'_>>,
+        mark: Option<&Mark>,
         parts: impl IntoIterator<Item = Segment<'a>>,
         places: impl IntoIterator<Item = usize>,
     ) -> Result<EncodedPrompt, Error> {
-        let last =
-            kept.and_then(|kept| kept.prompt.marks.get(..kept.places)?.last()?.as_ref().map(|m| (kept, m)));
-        let (before, marks, pending) = match last {
-            Some((kept, mark)) => {
-                let ids = &kept.prompt.ids[..mark.tokens()];
-                (ids, kept.prompt.marks[..kept.places].to_vec(), &*mark.pending)
-            }
-            None => (&[] as &[u32], Vec::new(), ""),
-        };
+        let (before, pending) = mark.map_or((0, ""), |mark| (mark.tokens, &*mark.pending));
         let mut parts = parts.into_iter().peekable();
         let joined = match parts.next_if(|part| part.special && !pending.is_empty()) {
             Some(part) => [pending, part.text].concat(),
             None => pending.to_owned(),
         };
         let mut places = places.into_iter().map(|place| place + pending.len()).peekable();
-        let mut encoding = Encoding { tokenizer: self, before: before.len(), ids: Vec::new(), marks };
+        let mut encoding = Encoding {
+            tokenizer: self,
+            before,
+            ids: Vec::new(),
+            marks: Vec::new(),
+            is_shared: mark.is_none(),
+        };
         let mut start = 0;
         let mut encode = |Segment { text, special }: Segment<'_>| {
             let end = start + text.len();
@@ -98,17 +86,19 @@ impl Tokenizer {
         }
         parts.try_for_each(encode)?;
         encoding.marks.extend(places.map(|_| None));
-        Ok(EncodedPrompt { ids: self::joined(before, &encoding.ids), marks: encoding.marks })
+        Ok(EncodedPrompt { ids: encoding.ids, marks: encoding.marks })
     }
 }
 
 /// The ids behind the kept ones, so far.
 struct Encoding<'t> {
     tokenizer: &'t Tokenizer,
-    /// Ids that are kept.
-    before: usize,
+    /// Ids before these.
+    before: u32,
     ids: Vec<u32>,
     marks: Vec<Option<Mark>>,
+    /// Other prompts begin like this.
+    is_shared: bool,
 }
 
 impl Encoding<'_> {
@@ -125,32 +115,36 @@ impl Encoding<'_> {
             }
             let near = tokenizer.inner.boundaries.is_some() && place - cut <= PENDING;
             if near {
-                tokenizer.extend(&mut self.ids, Segment { text: &text[done..cut], special: true })?;
+                self.extend(Segment { text: &text[done..cut], special: true })?;
                 done = cut;
             }
-            self.marks.push(near.then(|| self.mark(&text[cut..place])));
+            let mark = near.then(|| self.mark(&text[cut..place]));
+            self.marks.push(mark);
         }
-        tokenizer.extend(&mut self.ids, Segment { text: &text[done..], special: true })
+        self.extend(Segment { text: &text[done..], special: true })
     }
 
     /// A part that is encoded as it is. Only its end is a place to go on from.
     fn ordinary(&mut self, text: &str, places: impl Iterator<Item = usize>) -> Result<(), Error> {
-        self.tokenizer.extend(&mut self.ids, Segment { text, special: false })?;
+        self.extend(Segment { text, special: false })?;
         for place in places {
-            self.marks.push((place == text.len()).then(|| self.mark("")));
+            let mark = (place == text.len()).then(|| self.mark(""));
+            self.marks.push(mark);
         }
         Ok(())
     }
 
-    fn mark(&self, pending: &str) -> Mark {
-        Mark { tokens: (self.before + self.ids.len()) as u32, pending: pending.into() }
+    fn extend(&mut self, segment: Segment<'_>) -> Result<(), Error> {
+        match self.is_shared {
+            true => self.tokenizer.extend(&mut self.ids, segment),
+            false => self.tokenizer.extend_uncached(&mut self.ids, segment),
+        }
     }
-}
 
-/// One list of two. Copies of whole ranges, the second one into the shared allocation, are cheaper than one pass id by
-/// id.
-fn joined(head: &[u32], tail: &[u32]) -> Arc<[u32]> {
-    [head, tail].concat().into()
+    fn mark(&mut self, pending: &str) -> Mark {
+        self.is_shared = false;
+        Mark { tokens: self.before + self.ids.len() as u32, pending: pending.into() }
+    }
 }
 
 #[cfg(test)]

@@ -148,16 +148,21 @@ impl Tokenizer {
             (Some(place), false) => {
                 place.cache.extend(place.ordinary, text, ids, || encoder.encode_ordinary(text))
             }
-            (None, special) => {
-                let part = if special { encoder.encode(text, false) } else { encoder.encode_ordinary(text) }?;
-                if ids.is_empty() {
-                    *ids = part
-                } else {
-                    ids.extend_from_slice(&part)
-                }
-                Ok(())
-            }
+            (None, _) => self.extend_uncached(ids, segment),
         }
+    }
+
+    /// The same without the cache.
+    pub(crate) fn extend_uncached(&self, ids: &mut Vec<u32>, segment: Segment<'_>) -> Result<(), Error> {
+        let encoder = &self.inner.encoder;
+        let Segment { text, special } = segment;
+        let part = if special { encoder.encode(text, false) } else { encoder.encode_ordinary(text) }?;
+        if ids.is_empty() {
+            *ids = part
+        } else {
+            ids.extend_from_slice(&part)
+        }
+        Ok(())
     }
 
     /// Decodes a whole sequence at once. Unknown ids are skipped; invalid bytes become U+FFFD.

@@ -10,6 +10,8 @@ mod error;
 mod finish;
 mod float;
 mod options;
+mod packed_ids;
+mod prompt_tokens;
 mod routing;
 mod token_ids;
 mod usage;
@@ -20,13 +22,13 @@ pub use control::{
     ConnectionInfo, ControlMessage, ControlSignal, HandshakeMessage, Prologue, ResponseAddress,
 };
 pub use engine_output::{EngineOutput, StopReason, TopLogprob};
-pub use engine_request::{
-    EncodedTokens, EngineRequest, PrefillResult, RouterTargets, TokenIdFormat, TraceLink, encode_token_ids,
-};
+pub use engine_request::{EngineRequest, PrefillResult, RouterTargets, TokenIdFormat, TraceLink};
 pub use envelope::Envelope;
 pub use error::{DynamoError, ErrorClass, PublicDetails, Reason};
 pub use finish::FinishReason;
 pub use options::{GuidedDecoding, OutputOptions, SamplingOptions, StopConditions};
+pub use packed_ids::{PackedIds, Packer};
+pub use prompt_tokens::PromptTokens;
 pub use routing::{BootstrapInfo, RouterConfigOverride, Routing};
 pub use token_ids::OutputTokens;
 pub use usage::{CompletionUsage, PromptTokensDetails};

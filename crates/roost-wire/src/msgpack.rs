@@ -23,10 +23,9 @@ pub(crate) fn put_key(out: &mut Vec<u8>, key: &'static str) {
     out.extend_from_slice(key.as_bytes());
 }
 
-/// Writes an array of unsigned integers, each in its shortest form.
-pub(crate) fn put_u32_array(out: &mut Vec<u8>, values: &[u32]) {
-    let len = u32::try_from(values.len()).expect("a prompt has fewer than 2^32 tokens");
-    out.reserve(5 + values.len() * 5);
+/// Writes the header of an array.
+pub(crate) fn put_array_len(out: &mut Vec<u8>, len: usize) {
+    let len = u32::try_from(len).expect("a prompt has fewer than 2^32 tokens");
     match len {
         0..=15 => out.push(0x90 | len as u8),
         16..=0xffff => {
@@ -38,6 +37,12 @@ pub(crate) fn put_u32_array(out: &mut Vec<u8>, values: &[u32]) {
             out.extend_from_slice(&len.to_be_bytes());
         }
     }
+}
+
+/// Writes unsigned integers, each in its shortest form.
+pub(crate) fn put_u32s(out: &mut Vec<u8>, values: &[u32]) {
+    // Most ids are below 2^16.
+    out.reserve(values.len() * 7 / 2);
     // Gathered before they are appended: one check of the room for many.
     let mut scratch = [0; CHUNK * 5];
     for chunk in values.chunks(CHUNK) {
@@ -92,6 +97,31 @@ pub(crate) fn put_u32_bytes(out: &mut Vec<u8>, values: &[u32]) {
 
 /// The byte that stands for null.
 pub(crate) const NIL: u8 = 0xc0;
+
+/// Reads what [`put_u32s`] wrote. Ends before what is none of it.
+pub(crate) struct UintArray<'a>(&'a [u8]);
+
+impl<'a> UintArray<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+}
+
+impl Iterator for UintArray<'_> {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let (value, len) = match *self.0 {
+            [id @ 0..=0x7f, ..] => (u32::from(id), 1),
+            [0xcc, id, ..] => (u32::from(id), 2),
+            [0xcd, a, b, ..] => (u32::from(u16::from_be_bytes([a, b])), 3),
+            [0xce, a, b, c, d, ..] => (u32::from_be_bytes([a, b, c, d]), 5),
+            _ => return None,
+        };
+        self.0 = &self.0[len..];
+        Some(value)
+    }
+}
 
 /// Reads the outline of a value without decoding it.
 #[derive(Debug)]

@@ -1,18 +1,16 @@
 //! The request as each leg is to get it.
 
-use std::sync::Arc;
-
 use roost_cluster::WorkerInfo;
 use roost_kv::WorkerRank;
 use roost_router::bootstrap_room;
-use roost_wire::message::{BootstrapInfo, EngineRequest, PrefillResult, RouterConfigOverride};
+use roost_wire::message::{BootstrapInfo, EngineRequest, PrefillResult, PromptTokens, RouterConfigOverride};
 use uuid::Uuid;
 
 /// What the workers before have done for a request.
 #[derive(Debug, Clone)]
 pub(super) struct Progress {
     /// Prompt and answer so far.
-    pub(super) tokens: Arc<[u32]>,
+    pub(super) tokens: PromptTokens,
     /// How many of them are answer.
     pub(super) generated: u32,
 }
@@ -29,7 +27,7 @@ pub(super) struct Handoff {
 impl Progress {
     /// Nothing yet.
     pub(super) fn none(base: &EngineRequest) -> Self {
-        Progress { tokens: Arc::clone(&base.token_ids), generated: 0 }
+        Progress { tokens: base.token_ids.clone(), generated: 0 }
     }
 
     /// A prompt that goes on where the answer broke off.
@@ -46,7 +44,7 @@ impl Progress {
     /// The request for a worker that does all of it.
     pub(super) fn whole(&self, base: &EngineRequest, dp_rank: u32) -> EngineRequest {
         let mut request = base.clone();
-        request.token_ids = Arc::clone(&self.tokens);
+        request.token_ids = self.tokens.clone();
         let stop = &mut request.stop_conditions;
         stop.max_tokens = stop.max_tokens.map(|max| max.saturating_sub(self.generated).max(1));
         stop.min_tokens = stop.min_tokens.map(|min| min.saturating_sub(self.generated));

@@ -7,7 +7,7 @@ use roost_cluster::WorkerInfo;
 use roost_kv::{Overlap, WorkerId, WorkerRank};
 use roost_router::{Lease, Pin, Placement, Request as RouteRequest, Submission};
 use roost_wire::Call;
-use roost_wire::message::{EncodedTokens, EngineRequest, TokenIdFormat, encode_token_ids};
+use roost_wire::message::{EngineRequest, TokenIdFormat};
 
 use super::Request;
 use super::leg::Leg;
@@ -101,12 +101,6 @@ impl Request<'_> {
         }
     }
 
-    /// The tokens of the prompt, for calls of more than one leg. Not kept any longer than until the last of these: they
-    /// take as much memory as the prompt.
-    pub(super) fn encoded_tokens(&self) -> EncodedTokens {
-        encode_token_ids(&self.progress.tokens, self.token_format())
-    }
-
     fn token_format(&self) -> TokenIdFormat {
         match self.shared.config.route.token_ids_as_bytes {
             true => TokenIdFormat::Bytes,
@@ -114,24 +108,18 @@ impl Request<'_> {
         }
     }
 
-    /// Calls a leg and waits until its worker has accepted it. `tokens` are those of `body`, when they are encoded
-    /// already. A failure closes the booking.
+    /// Calls a leg and waits until its worker has accepted it. A failure closes the booking.
     pub(super) async fn call(
         &self,
         seat: Seat,
         body: &EngineRequest,
-        tokens: Option<EncodedTokens>,
         tried: &mut Tried,
     ) -> Result<Leg, Failure> {
         let Seat { placement, lease, engine, instance } = seat;
         tried.calls += 1;
         let target = &instance.info.target;
         let codec = crate::plane::codec(target.codec);
-        let body = match tokens {
-            Some(tokens) => body.encode_with(codec, &tokens),
-            None => body.encode(codec, self.token_format()),
-        };
-        let body = body.map_err(|e| Failure::encode(&e))?;
+        let body = body.encode(codec, self.token_format()).map_err(|e| Failure::encode(&e))?;
         let target = crate::plane::target(target);
         let metadata = self.prepared.session.metadata.as_deref();
         let call = Call { metadata, ..Call::new(&self.prepared.id, body) };

@@ -63,9 +63,7 @@ impl Request<'_> {
         let prefill_rank = prefill.rank();
         let cached_tokens = prefill.placement.cached_tokens;
         let message = self.progress.prefill(&prepared.engine, prefill_rank, &handoff);
-        let tokens = self.encoded_tokens();
-        let leg =
-            self.call(prefill, &message, Some(tokens.clone()), tried).await.map_err(Failure::in_prefill)?;
+        let leg = self.call(prefill, &message, tried).await.map_err(Failure::in_prefill)?;
         let mut prefill = PrefillLeg::new(leg);
         if handoff.bootstrap.is_none() {
             match within(deadline, prefill.result()).await {
@@ -79,7 +77,7 @@ impl Request<'_> {
             router.overlap_score_credit = None;
         }
         let mut beside = Beside { prefill: Some(prefill), pool, deadline };
-        let call = self.call(decode, &message, Some(tokens), tried);
+        let call = self.call(decode, &message, tried);
         let mut leg = match beside.wait(self, call).await {
             Ok(Ok(leg)) => leg,
             Ok(Err(failure)) => return Err(failure.into()),

@@ -27,7 +27,7 @@ impl Request<'_> {
         message.annotations.extend(annotation.map(str::to_owned));
         let limit = self.shared.config.route.first_token;
         let began = tokio::time::Instant::now();
-        let mut leg = self.call(seat, &message, None, tried).await?;
+        let mut leg = self.call(seat, &message, tried).await?;
         let first = match limit {
             None => leg.first_output().await,
             Some(limit) => {

@@ -1,13 +1,13 @@
 //! What a client wants to know beside the text: `nvext` of an answer, and the annotations in front of it.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::{BufMut as _, BytesMut};
 use roost_kv::WorkerRank;
 use roost_openai::{Finish, NvExt};
 use roost_tokenizer::Tokenizer;
+use roost_wire::message::PromptTokens;
 
 /// What was asked for.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(crate) struct Extras {
     stop_reason: bool,
     finish_detail: bool,
     /// Ids of the prompt, on the last chunk.
-    prompt: Option<Arc<[u32]>>,
+    prompt: Option<PromptTokens>,
     /// Events that go before the first chunk, as they are written.
     annotations: Box<str>,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Timing {
 
 impl Extras {
     /// What `nvext` asks for of a request with this id and prompt.
-    pub(crate) fn of(nvext: &NvExt, id: &str, prompt: &Arc<[u32]>, tokenizer: &Tokenizer) -> Self {
+    pub(crate) fn of(nvext: &NvExt, id: &str, prompt: &PromptTokens, tokenizer: &Tokenizer) -> Self {
         if nvext.extra_fields.is_empty() && nvext.annotations.is_empty() {
             return Extras::default();
         }
@@ -59,7 +59,7 @@ impl Extras {
             completion_ids: nvext.wants("completion_token_ids"),
             stop_reason: nvext.wants("stop_reason"),
             finish_detail: nvext.wants("detailed_finish_reason"),
-            prompt: nvext.wants("prompt_token_ids").then(|| Arc::clone(prompt)),
+            prompt: nvext.wants("prompt_token_ids").then(|| prompt.clone()),
             annotations: annotations(&nvext.annotations, id, prompt, tokenizer).into(),
         }
     }
@@ -233,7 +233,7 @@ mod tests {
             completion_ids: true,
             stop_reason: true,
             finish_detail: true,
-            prompt: Some(Arc::from([7, 8])),
+            prompt: Some(PromptTokens::from([7, 8])),
             annotations: "".into(),
         };
         let ranks = Some((rank(1, 3), rank(u64::MAX, 0)));

@@ -1,11 +1,12 @@
 //! What the last turn of each session left for the next: ids, hashes, and which parts of them stay.
 //!
 //! A turn's messages usually are those of the turn before and some more. The memory tells which are the same by their
-//! bytes, the template which of their texts are ([`Trace`]), the tokenizer which of their ids are ([`Mark`]s inside an
-//! [`EncodedPrompt`]); only the rest is rendered, encoded and hashed. The result is that of doing everything anew.
+//! bytes, the template which of their texts are ([`Trace`]), the tokenizer which of their ids are ([`Mark`]s); only the
+//! rest is rendered, encoded and hashed. The result is that of doing everything anew.
 //!
 //! [`Mark`]: roost_tokenizer::Mark
 
+mod ids;
 mod seen;
 mod turns;
 
@@ -17,8 +18,10 @@ use parking_lot::Mutex;
 use roost_kv::Blocks;
 use roost_openai::Familiar;
 use roost_template::{ChatTemplate, RenderError, RenderInput, Trace, Turn as TemplateTurn};
-use roost_tokenizer::{EncodedPrompt, Fingerprinter, Kept, Segment, SegmentCache, Tokenizer, without_nul};
+use roost_tokenizer::{Fingerprinter, Segment, SegmentCache, Tokenizer, without_nul};
+use roost_wire::message::{PackedIds, PromptTokens};
 
+use ids::Ids;
 use seen::Seen;
 use turns::Turns;
 
@@ -33,7 +36,7 @@ pub struct PromptMemory {
 /// Limits of a [`PromptMemory`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryConfig {
-    /// Bytes for the last turns of all sessions together; 0 turns that off. A session takes about 5 for each token of
+    /// Bytes for the last turns of all sessions together; 0 turns that off. A session takes about 4 for each token of
     /// its last prompt. The sessions that were longest without a turn are forgotten first.
     pub session_bytes: usize,
     /// Bytes for ids of prompt segments, shared by all sessions and models; 0 turns that off. A token takes about 5.
@@ -91,8 +94,8 @@ impl std::fmt::Debug for Recalled {
 /// A prompt as ids and hashes.
 #[derive(Clone, Debug)]
 pub struct HashedPrompt {
-    /// The prompt.
-    pub ids: Arc<[u32]>,
+    /// The prompt, packed.
+    pub ids: PromptTokens,
     /// Its hashes.
     pub blocks: Blocks,
     /// How many of its first ids an earlier turn had made.
@@ -121,7 +124,7 @@ struct Turn {
     head: (usize, u128),
     seen: Seen,
     trace: Trace,
-    prompt: EncodedPrompt,
+    ids: Ids,
     blocks: Blocks,
 }
 
@@ -130,8 +133,7 @@ impl Turn {
         size_of::<Self>()
             + self.seen.bytes()
             + self.trace.bytes()
-            + self.prompt.mark_bytes()
-            + size_of_val(&*self.prompt.ids)
+            + self.ids.bytes()
             + size_of_val(&*self.blocks.local)
             + size_of_val(&*self.blocks.sequence)
     }
@@ -244,28 +246,45 @@ impl PromptMemory {
         let mut trace = continued.trace?;
         let kept = before.filter(|_| continued.skipped > 0);
         let places = trace.ends().skip(continued.skipped).map(|end| end - continued.reused);
-        let prompt = request
+        let mark = kept.and_then(|turn| turn.ids.mark(continued.skipped));
+        if mark.is_none() && continued.skipped > 0 {
+            return None;
+        }
+        let encoded = request
             .tokenizer
             .encode_prompt(
-                kept.map(|turn| Kept { prompt: &turn.prompt, places: continued.skipped }),
+                mark,
                 continued.prompt.parts().map(|(text, special)| Segment { text, special }),
                 places,
             )
             .ok()?;
-        trace.set_resumable(prompt.marks.iter().map(Option::is_some));
-        let tokenized = Instant::now();
-        let mark = kept.and_then(|turn| turn.prompt.marks.get(continued.skipped - 1)?.as_ref());
+        let kept = kept.zip(mark);
         let reused_tokens = mark.map_or(0, roost_tokenizer::Mark::tokens);
+        let ids = match kept {
+            Some((turn, _)) => turn.ids.grown(continued.skipped, &encoded),
+            None => Ids::new(&encoded),
+        };
+        trace.set_resumable(ids.resumable());
+        let tokenized = Instant::now();
+        let same_hashes =
+            |turn: &Turn| turn.blocks.block_size == request.block_size && turn.blocks.seed == request.seed;
+        let last_ids;
         let blocks = match kept {
-            Some(turn)
-                if turn.blocks.block_size == request.block_size && turn.blocks.seed == request.seed =>
-            {
-                Blocks::extend_shared(&turn.blocks, &prompt.ids, reused_tokens)
+            Some((turn, _)) if same_hashes(turn) => {
+                let block = request.block_size as usize;
+                let whole = reused_tokens.checked_div(block).unwrap_or(0).min(turn.blocks.len());
+                let rest = ids.from(whole * block, reused_tokens, &encoded.ids);
+                let blocks = Blocks::extend_behind(&turn.blocks, whole, &rest);
+                last_ids = rest;
+                blocks
             }
-            _ => Blocks::compute(&prompt.ids, request.block_size, request.seed),
+            _ => {
+                last_ids = ids.from(0, reused_tokens, &encoded.ids);
+                Blocks::compute(&last_ids, request.block_size, request.seed)
+            }
         };
         let hashed = HashedPrompt {
-            ids: Arc::clone(&prompt.ids),
+            ids: ids.tokens(&last_ids),
             blocks: blocks.clone(),
             reused_tokens,
             rendering: rendered - started,
@@ -275,7 +294,7 @@ impl PromptMemory {
             Some(recalled) => recalled.turn.head,
             None => (request.messages_at, self.head(&request.body[..request.messages_at])),
         };
-        let turn = Turn { head, seen: split.seen, trace, prompt, blocks };
+        let turn = Turn { head, seen: split.seen, trace, ids, blocks };
         let bytes = turn.bytes();
         let session = request.session.map(|session| self.session_only(session));
         let gone = self.turns.lock().insert(key, session, Arc::new(turn), bytes);
@@ -324,17 +343,17 @@ fn fresh(request: &PromptRequest<'_>) -> Result<HashedPrompt, PromptError> {
     let prompt = request.template.render(&request.input)?;
     let rendered = Instant::now();
     let tokenizer = request.tokenizer;
-    let ids: Arc<[u32]> = match &prompt.segments {
+    let ids = match &prompt.segments {
         None => tokenizer.encode(&without_nul(&prompt.text), false)?,
         Some(_) => {
             let parts: Vec<_> = prompt.parts().map(|(text, special)| (without_nul(text), special)).collect();
             tokenizer
                 .encode_segments(parts.iter().map(|(text, special)| Segment { text, special: *special }))?
         }
-    }
-    .into();
+    };
     let tokenizing = rendered.elapsed();
     let blocks = Blocks::compute(&ids, request.block_size, request.seed);
+    let ids = PromptTokens::packed(PackedIds::new(&ids), &ids);
     Ok(HashedPrompt { ids, blocks, reused_tokens: 0, rendering: rendered - started, tokenizing })
 }
 

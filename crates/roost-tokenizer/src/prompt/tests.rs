@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::{EncodedPrompt, Kept};
+use super::EncodedPrompt;
 use crate::cache::tests::Texts;
 use crate::test_files::{REAL_MODELS, real_tokenizer, tiny_tokenizer};
 use crate::{Backend, Segment, SegmentCache, Tokenizer};
@@ -39,14 +39,15 @@ fn check(name: &str, plain: &Tokenizer, tokenizer: &Tokenizer, conversations: u6
                     places.push(prompt.len());
                 }
             }
-            let previous = before.as_ref().filter(|_| keep > 0);
-            let encoded = tokenizer
-                .encode_prompt(
-                    previous.map(|(.., prompt)| Kept { prompt, places: keep }),
-                    whole(&prompt[kept..]),
-                    places[keep..].iter().map(|place| place - kept),
-                )
+            let previous = before.as_ref().filter(|_| keep > 0).map(|(.., prompt)| prompt);
+            let mark = previous.and_then(|prompt| prompt.marks[keep - 1].as_ref());
+            let mut encoded = tokenizer
+                .encode_prompt(mark, whole(&prompt[kept..]), places[keep..].iter().map(|place| place - kept))
                 .unwrap();
+            if let (Some(previous), Some(mark)) = (previous, mark) {
+                encoded.ids = [&previous.ids[..mark.tokens()], &encoded.ids].concat();
+                encoded.marks = [&previous.marks[..keep], &encoded.marks].concat();
+            }
             assert_eq!(
                 encoded.ids[..],
                 plain.encode(&prompt, false).unwrap(),
@@ -111,10 +112,10 @@ fn a_token_that_begins_another_is_no_end() {
         let text = padding.clone() + first;
         let encoded = tokenizer.encode_prompt(None, whole(&text), [text.len()]).unwrap();
         assert_eq!(encoded.marks[0].is_some(), first == "<|im_start|>", "{first}");
-        if encoded.marks[0].is_some() {
-            let kept = Kept { prompt: &encoded, places: 1 };
-            let whole = tokenizer.encode_prompt(Some(kept), self::whole(rest), []).unwrap();
-            assert_eq!(whole.ids[..], tokenizer.encode(&(text + rest), false).unwrap());
+        if let Some(mark) = &encoded.marks[0] {
+            let rest_ids = tokenizer.encode_prompt(Some(mark), whole(rest), []).unwrap().ids;
+            let ids = [&encoded.ids[..mark.tokens()], &rest_ids].concat();
+            assert_eq!(ids, tokenizer.encode(&(text + rest), false).unwrap());
         }
     }
 }

@@ -55,8 +55,10 @@ fn captured_requests_decode_and_encode_to_the_same_bytes() {
         assert_eq!(printed(&request, as_bytes), fixture.json["body"], "{}", fixture.name);
         let format = if as_bytes { TokenIdFormat::Bytes } else { TokenIdFormat::Array };
         assert_eq!(request.encode(codec, format).unwrap(), body, "{}", fixture.name);
-        let tokens = encode_token_ids(&request.token_ids, format);
-        assert_eq!(request.encode_with(codec, &tokens).unwrap(), body, "{}", fixture.name);
+        // Packed beforehand, as prompts are that were prepared.
+        let packed = PromptTokens::packed(PackedIds::new(&request.token_ids), &request.token_ids);
+        let packed = EngineRequest { token_ids: packed, ..request };
+        assert_eq!(packed.encode(codec, format).unwrap(), body, "{}", fixture.name);
         requests += 1;
     }
     assert_eq!(requests, 17);

@@ -1,10 +1,12 @@
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{fmt, ops::Deref};
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
     de::{self, SeqAccess, Visitor},
 };
 use smallvec::SmallVec;
+
+use super::PromptTokens;
 
 /// Most elements that are reserved because a sequence header promises them.
 const TRUSTED_LEN: usize = 64 * 1024;
@@ -70,8 +72,8 @@ impl<'de> Deserialize<'de> for OutputTokens {
 }
 
 /// Deserializes the tokens of a prompt: an array, or a byte string of little-endian 32-bit integers.
-pub(super) fn prompt<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Arc<[u32]>, D::Error> {
-    deserializer.deserialize_any(TokensVisitor(Vec::new())).map(Arc::from)
+pub(super) fn prompt<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PromptTokens, D::Error> {
+    deserializer.deserialize_any(TokensVisitor(Vec::new())).map(PromptTokens::from)
 }
 
 /// What tokens are collected into.

@@ -118,7 +118,7 @@ async fn a_million_tokens_pass_with_the_usual_limit() {
         }),
     );
     let ids: Arc<[u32]> = (0..1_000_000).map(|n| n % 150_000).collect();
-    let request = crate::message::EngineRequest { token_ids: ids, ..Default::default() };
+    let request = crate::message::EngineRequest { token_ids: ids[..].into(), ..Default::default() };
     let body = request.encode(Codec::Msgpack, Default::default()).unwrap();
     let target = target(worker.address());
     let mut stream = within(frontend.client.call(&target, Call::new("id", body))).await.unwrap();

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use std::net::SocketAddr;
 
 use roost_cluster::Role;
