@@ -4,6 +4,7 @@ mod access;
 mod affinity;
 mod api;
 mod balance;
+mod batch;
 mod bench;
 mod calls;
 mod choices;

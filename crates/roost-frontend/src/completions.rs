@@ -12,11 +12,11 @@ use roost_openai::{ApiError, Finish, NvExt};
 use crate::admit;
 use crate::api::Api;
 use crate::body;
-use crate::dispatch::{self, Active, Dispatching};
+use crate::dispatch::{self, Answers, Dispatching};
 use crate::failure::Failure;
 use crate::metrics::RequestKind;
 use crate::prepare::pool::PoolError;
-use crate::prepare::{self, Prepared, Refused, Unprepared, Wanted};
+use crate::prepare::{self, Refused, Unprepared, Wanted};
 use crate::reply;
 use crate::respond::aggregate;
 use crate::respond::stream::AnswerBody;
@@ -81,12 +81,12 @@ async fn run(
         }
         Err(PoolError::Lost) => return Err(early(ApiError::new(500, prepare::POOL_LOST))),
     };
-    let prepared = Arc::new(prepared);
-    let dispatching = dispatch::start(Arc::clone(shared), Arc::clone(&prepared));
+    let prompts = prepared.into_iter().map(Arc::new).collect();
+    let dispatching = dispatch::start_all(Arc::clone(shared), prompts);
     let response = if wanted.stream {
-        streamed(shared, &prepared, wanted, dispatching).await
+        streamed(shared, wanted, dispatching).await
     } else {
-        unary(shared, &prepared, wanted, dispatching).await
+        unary(shared, wanted, dispatching).await
     };
     response.map(|response| response.map(|body| Body::new(reply::Held::new(body, permit))))
 }
@@ -108,7 +108,7 @@ async fn prepare(
     body: bytes::Bytes,
     session: Session,
     received: Instant,
-) -> Result<Result<(Prepared, Wanted), Refused>, PoolError> {
+) -> Result<Result<prepare::Ready, Refused>, PoolError> {
     let in_place = body.len() <= shared.config.prepare.inline_bytes;
     let first = move |shared: &Shared| prepare::prepare(shared, api, body, session, received);
     let mut outcome = compute(shared, in_place, first).await?;
@@ -142,23 +142,22 @@ async fn compute<T: Send + 'static>(
 /// head goes out and comments keep the connection alive.
 async fn streamed(
     shared: &Shared,
-    prepared: &Prepared,
     wanted: Wanted,
     mut dispatching: Dispatching,
 ) -> Result<Response, ApiError> {
-    let Wanted { form, mut stream_options, choices, mut finisher, .. } = wanted;
+    let Wanted { id, request_id, model, form, mut stream_options, choices, mut finisher, .. } = wanted;
     let http = &shared.config.http;
     stream_options.include_usage |= http.force_usage;
     let keep_alive = http.keep_alive;
-    let mut writer = form.events(&prepared.id, &prepared.model.name, stream_options, http.reasoning_field);
-    writer.set_request_id(prepared.session.echo());
-    let first: Option<Result<Active, Failure>> = match keep_alive {
+    let mut writer = form.events(&id, &model.name, stream_options, http.reasoning_field);
+    writer.set_request_id(request_id);
+    let first: Option<Result<Answers, Failure>> = match keep_alive {
         Some(limit) => tokio::time::timeout(limit, &mut dispatching).await.ok(),
         None => Some((&mut dispatching).await),
     };
     let body = match first {
         Some(Err(failure)) => return Err(finisher.fail(&failure)),
-        Some(Ok(active)) => AnswerBody::started(active, choices, writer, finisher, keep_alive),
+        Some(Ok(answers)) => AnswerBody::started(answers, choices, writer, finisher, keep_alive),
         None => AnswerBody::waiting(dispatching, choices, writer, finisher, keep_alive),
     };
     let mut response = Response::new(Body::new(body));
@@ -168,21 +167,16 @@ async fn streamed(
     Ok(response)
 }
 
-async fn unary(
-    shared: &Shared,
-    prepared: &Prepared,
-    wanted: Wanted,
-    dispatching: Dispatching,
-) -> Result<Response, ApiError> {
-    let Wanted { form, mut choices, mut finisher, .. } = wanted;
-    let id = form.answer_id(&prepared.id);
+async fn unary(shared: &Shared, wanted: Wanted, dispatching: Dispatching) -> Result<Response, ApiError> {
+    let Wanted { id, model, form, mut choices, mut finisher, .. } = wanted;
     let created = reply::unix_now();
-    let mut answer = form.whole(&prepared.id, choices.len());
+    let answer_id = form.answer_id(&id);
+    let mut answer = form.whole(&id, choices.len());
     if finisher.extras().wants_ids() {
         choices.keep_ids();
     }
     let result = match dispatching.await {
-        Ok(active) => aggregate::collect(active, &mut choices, &mut finisher, &mut answer).await,
+        Ok(answers) => aggregate::collect(answers, &mut choices, &mut finisher, &mut answer).await,
         Err(failure) => Err(failure),
     };
     if let Err(failure) = result {
@@ -193,8 +187,8 @@ async fn unary(
     let ids = choices.take_ids();
     let nvext = finisher.last_nvext(&ids, finish, choices.stop_string());
     let body = answer.write(&Envelope {
-        id: &id,
-        model: &prepared.model.name,
+        id: &answer_id,
+        model: &model.name,
         created,
         reasoning_field: shared.config.http.reasoning_field,
         usage: choices.usage(),

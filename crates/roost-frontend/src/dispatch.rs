@@ -1,6 +1,7 @@
 //! A prepared request to a worker that answers. Retries and moves to other workers live here and only here.
 
 mod active;
+mod answers;
 mod leg;
 mod local;
 mod message;
@@ -15,8 +16,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-pub(crate) use self::active::Active;
-use self::active::Running;
+use self::active::{Active, Running};
+pub(crate) use self::answers::{Answers, Item, start_all};
 pub(crate) use self::local::LOCAL_PREFILL;
 use self::message::Progress;
 use self::retries::Retries;
@@ -27,7 +28,10 @@ use crate::prepare::Prepared;
 use crate::shared::Shared;
 
 /// A dispatch under way; dropping it withdraws the request from wherever it is.
-pub(crate) type Dispatching = Pin<Box<dyn Future<Output = Result<Active, Failure>> + Send>>;
+pub(crate) type Dispatching = Pin<Box<dyn Future<Output = Result<Answers, Failure>> + Send>>;
+
+/// The same for one prompt.
+type Starting = Pin<Box<dyn Future<Output = Result<Active, Failure>> + Send>>;
 
 /// Workers that one request may lose before its first token: whoever loses more of them is taken for the cause.
 const LOSS_LIMIT: u32 = 2;
@@ -48,7 +52,7 @@ struct Request<'a> {
 }
 
 /// Places and calls until a worker gives its first item.
-pub(crate) fn start(shared: Arc<Shared>, prepared: Arc<Prepared>) -> Dispatching {
+fn start(shared: Arc<Shared>, prepared: Arc<Prepared>) -> Starting {
     Box::pin(async move {
         let mut tried = Tried::default();
         let progress = Progress::none(&prepared.engine);

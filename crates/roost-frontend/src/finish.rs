@@ -9,7 +9,7 @@ use roost_kv::WorkerRank;
 use roost_openai::{ApiError, Finish};
 use roost_router::AffinityOutcome;
 
-use crate::dispatch::Active;
+use crate::dispatch::Answers;
 use crate::failure::Failure;
 use crate::metrics::{Endpoint, ErrorType, Outcome, RequestGuard, RequestKind};
 use crate::models::Model;
@@ -107,17 +107,17 @@ impl Finisher {
     }
 
     /// A worker has given its first item.
-    pub(crate) fn answered(&mut self, active: &Active) {
-        self.runs_on(active);
-        self.affinity = active.affinity;
-        self.expected_cached_tokens = active.expected_cached_tokens;
-        self.guard.routed(active.rank, active.expected_cached_tokens);
+    pub(crate) fn answered(&mut self, answers: &Answers) {
+        self.runs_on(answers);
+        self.affinity = answers.affinity();
+        self.expected_cached_tokens = answers.expected_cached_tokens();
+        self.guard.routed(answers.rank(), self.expected_cached_tokens);
     }
 
-    fn runs_on(&mut self, active: &Active) {
-        self.rank = Some(active.rank);
-        self.prefill_rank = Some(active.prefill_rank);
-        self.attempts = active.attempts();
+    fn runs_on(&mut self, answers: &Answers) {
+        self.rank = Some(answers.rank());
+        self.prefill_rank = Some(answers.prefill_rank());
+        self.attempts = answers.attempts();
     }
 
     /// What was asked for beside the text.
@@ -153,7 +153,7 @@ impl Finisher {
     }
 
     /// Tokens arrived.
-    pub(crate) fn tokens(&mut self, count: u32, choices: &Choices, active: &mut Active) {
+    pub(crate) fn tokens(&mut self, count: u32, choices: &Choices, answers: &mut Answers) {
         if count == 0 {
             return;
         }
@@ -168,8 +168,8 @@ impl Finisher {
         if let Some(cached) = choices.usage().cached_tokens {
             self.guard.cached(cached);
         }
-        active.tokens(count);
-        self.runs_on(active);
+        answers.tokens(count);
+        self.runs_on(answers);
     }
 
     /// The answer is whole.

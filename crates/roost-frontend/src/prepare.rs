@@ -48,7 +48,7 @@ pub(crate) const POOL_LOST: &str = "The request could not be prepared.";
 /// A request ready to be placed. Ids and hashes are shared, never copied, on the way to the wire and on a retry.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    /// Request id on the plane: a UUID.
+    /// Request id on the plane: a UUID, with the number of the prompt where there are several.
     pub(crate) id: Box<str>,
     /// What it runs on.
     pub(crate) model: Arc<Model>,
@@ -73,6 +73,11 @@ pub(crate) struct Prepared {
 /// The client's side of a prepared request.
 #[derive(Debug)]
 pub(crate) struct Wanted {
+    /// A UUID.
+    pub(crate) id: Box<str>,
+    /// What the client knows the request by.
+    pub(crate) request_id: String,
+    pub(crate) model: Arc<Model>,
     pub(crate) form: Form,
     pub(crate) stream: bool,
     pub(crate) stream_options: StreamOptions,
@@ -122,7 +127,10 @@ impl From<Refused> for Unprepared {
     }
 }
 
-type Outcome = Result<(Prepared, Wanted), Unprepared>;
+/// The prompts of a request, at least one, and the client's side.
+pub(crate) type Ready = (Vec<Prepared>, Wanted);
+
+type Outcome = Result<Ready, Unprepared>;
 
 /// Prepares a request for an answer. CPU work: runs on the pool unless the body is small.
 pub(crate) fn prepare(
@@ -164,7 +172,7 @@ fn chat(
     (body, request, recalled): (&Bytes, ChatRequest, Option<Recalled>),
     session: Session,
     received: Instant,
-) -> Result<(Prepared, Wanted), ApiError> {
+) -> Result<Ready, ApiError> {
     let mut finisher = Finisher::begin(shared, &model, api.endpoint(), request.generation.stream, received);
     let kwargs = template_kwargs(&request, model.assets.parsers.reasons());
     let template_kwargs = finisher.check(kwargs)?;
@@ -173,7 +181,7 @@ fn chat(
     let ids = finisher.check(result)?;
     let calls = finisher.check(Calls::of(&request, &model))?;
     let asked = Asked { form, generation: request.generation, template_kwargs, calls: Some(calls) };
-    complete(model, ids, asked, session, finisher)
+    complete(model, vec![ids], asked, session, finisher)
 }
 
 fn completion(
@@ -182,23 +190,26 @@ fn completion(
     request: CompletionRequest,
     session: Session,
     received: Instant,
-) -> Result<(Prepared, Wanted), ApiError> {
+) -> Result<Ready, ApiError> {
     let mut finisher =
         Finisher::begin(shared, &model, Api::Completion.endpoint(), request.generation.stream, received);
-    let ids = match (request.generation.nvext.token_data.clone(), &request.prompt) {
-        (Some(ids), _) => known_ids(&model, ids, "nvext.token_data"),
-        (None, Prompt::Ids(ids)) => known_ids(&model, ids.clone(), "prompt"),
-        (None, Prompt::Text(text)) => {
-            let started = Instant::now();
-            let ids = raw_ids(&model.assets.tokenizer, text, true);
-            finisher.tokenized(started.elapsed());
-            ids
-        }
+    let started = Instant::now();
+    let has_text = request.prompts.iter().any(|prompt| matches!(prompt, Prompt::Text(_)));
+    let one = |prompt| match prompt {
+        Prompt::Ids(ids) => known_ids(&model, ids, "prompt").map(PromptIds::from),
+        Prompt::Text(text) => raw_ids(&model.assets.tokenizer, &text, true).map(PromptIds::from),
     };
-    let ids = finisher.check(ids)?.into();
+    let prompts = match request.generation.nvext.token_data.clone() {
+        Some(ids) => known_ids(&model, ids, "nvext.token_data").map(|ids| vec![ids.into()]),
+        None => request.prompts.into_iter().map(one).collect(),
+    };
+    if has_text && request.generation.nvext.token_data.is_none() {
+        finisher.tokenized(started.elapsed());
+    }
+    let prompts = finisher.check(prompts)?;
     let asked =
         Asked { form: Form::Completion, generation: request.generation, template_kwargs: None, calls: None };
-    complete(model, ids, asked, session, finisher)
+    complete(model, prompts, asked, session, finisher)
 }
 
 /// Ids of a text; with the tokens that the tokenizer puts around texts, there is no second beginning where the text
@@ -290,31 +301,84 @@ fn known_ids(model: &Model, ids: Vec<u32>, param: &str) -> Result<Vec<u32>, ApiE
 
 fn complete(
     model: Arc<Model>,
-    PromptIds { ids: tokens, blocks }: PromptIds,
+    prompts: Vec<PromptIds>,
     mut asked: Asked,
     session: Session,
     mut finisher: Finisher,
-) -> Result<(Prepared, Wanted), ApiError> {
-    let isl = tokens.len() as u64;
-    let limit = u64::from(model.context_length);
-    if limit > 0 && isl >= limit {
-        return finisher.check(Err(ApiError::context_length(limit, isl + 1)));
-    }
-    // More than fits is capped to what fits: the answer then ends with `length`.
-    if limit > 0
-        && let Some(max_tokens) = &mut asked.generation.limits.max_tokens
-    {
-        let room = u32::try_from(limit - isl).unwrap_or(u32::MAX);
-        *max_tokens = room.min(*max_tokens);
-    }
-    let salt = salt(&session, &asked.generation);
-    let blocks = blocks.unwrap_or_else(|| Blocks::compute(&tokens, model.block_size, hash::seed(None, salt)));
-    let engine = finisher.check(engine_request(&model, tokens.clone(), &asked, &session, salt))?;
-    let id = session.uuid.to_string().into_boxed_str();
-    let extras = Extras::of(&asked.generation.nvext, &id, &tokens, &model.assets.tokenizer);
-    finisher.prepared(isl, &session, extras);
+) -> Result<Ready, ApiError> {
     let counts_reasoning = asked.calls.is_some() && model.assets.parsers.reasons();
-    let calls = asked.calls.and_then(|calls| calls.parse(&model, tokens.tail()));
+    let id = session.uuid.to_string();
+    let max_tokens = asked.generation.limits.max_tokens;
+    let is_alone = prompts.len() == 1;
+    let mut prepared = Vec::with_capacity(prompts.len());
+    let mut lengths = Vec::with_capacity(prompts.len());
+    let mut choices = Vec::with_capacity(prompts.len());
+    let first = prompts.first().map(|prompt| prompt.ids.clone()).unwrap_or_default();
+    let extras = Extras::of(&asked.generation.nvext, &id, &first, &model.assets.tokenizer);
+    for (number, PromptIds { ids, blocks }) in prompts.into_iter().enumerate() {
+        lengths.push(ids.len() as u64);
+        let room = finisher.check(room(&model, ids.len()))?;
+        // More than fits is capped to what fits: the answer then ends with `length`.
+        asked.generation.limits.max_tokens = max_tokens.map(|max| max.min(room));
+        let salt = salt(&session, &asked.generation);
+        let blocks =
+            blocks.unwrap_or_else(|| Blocks::compute(&ids, model.block_size, hash::seed(None, salt)));
+        let engine = finisher.check(engine_request(&model, ids.clone(), &asked, &session, salt))?;
+        let id = if is_alone { id.clone() } else { format!("{id}-{number}") };
+        prepared.push(placeable(id.into(), &model, &asked, &session, engine, blocks));
+        choices.extend(choices_of(&model, &mut asked, &ids));
+    }
+    finisher.prepared(lengths.iter().sum(), &session, extras);
+    let wanted = Wanted {
+        id: id.into(),
+        request_id: session.echo(),
+        model,
+        form: asked.form,
+        stream: asked.generation.stream,
+        stream_options: asked.generation.stream_options,
+        choices: Choices::new(choices, &lengths, counts_reasoning),
+        finisher,
+    };
+    Ok((prepared, wanted))
+}
+
+/// Tokens that an answer may have beside a prompt.
+fn room(model: &Model, prompt: usize) -> Result<u32, ApiError> {
+    let (limit, prompt) = (u64::from(model.context_length), prompt as u64);
+    match limit {
+        0 => Ok(u32::MAX),
+        limit if prompt >= limit => Err(ApiError::context_length(limit, prompt + 1)),
+        limit => Ok(u32::try_from(limit - prompt).unwrap_or(u32::MAX)),
+    }
+}
+
+fn placeable(
+    id: Box<str>,
+    model: &Arc<Model>,
+    asked: &Asked,
+    session: &Session,
+    engine: EngineRequest,
+    blocks: Blocks,
+) -> Prepared {
+    let nvext = &asked.generation.nvext;
+    let [pin, prefill_pin] = session.pins(nvext);
+    Prepared {
+        id,
+        session: session.clone(),
+        pin,
+        prefill_pin,
+        blocks,
+        expected_output_tokens: nvext.expected_output_tokens,
+        priority: session.priority.or(nvext.priority).unwrap_or(0),
+        strict_priority: session.strict_priority.or(nvext.strict_priority).unwrap_or(0),
+        engine,
+        model: Arc::clone(model),
+    }
+}
+
+/// The choices of one prompt. Its calls are taken: only a request with one prompt has any.
+fn choices_of(model: &Model, asked: &mut Asked, prompt: &PromptTokens) -> Vec<Choice> {
+    let calls = asked.calls.take().and_then(|calls| calls.parse(model, prompt.tail()));
     // Marks of some families are special tokens: the parser must see them.
     let marks = calls.is_some() && model.assets.parsers.needs_special_tokens();
     let skip_special = asked.generation.output.skip_special_tokens.unwrap_or(true) && !marks;
@@ -337,7 +401,7 @@ fn complete(
     });
     let choice = || {
         Choice::new(Ending {
-            decode: model.assets.tokenizer.decode_stream(tokens.tail(), skip_special),
+            decode: model.assets.tokenizer.decode_stream(prompt.tail(), skip_special),
             stops: stops.clone(),
             stop_ids: stop_ids.clone(),
             max_tokens: asked.generation.limits.max_tokens,
@@ -345,31 +409,7 @@ fn complete(
             logprobs: logprobs.clone().map(Logprobs::new),
         })
     };
-    let list = (0..asked.generation.sampling.n.unwrap_or(1)).map(|_| choice()).collect();
-    let choices = Choices::new(list, isl, counts_reasoning);
-    let [pin, prefill_pin] = session.pins(&asked.generation.nvext);
-    let priority = session.priority.or(asked.generation.nvext.priority).unwrap_or(0);
-    let strict_priority = session.strict_priority.or(asked.generation.nvext.strict_priority).unwrap_or(0);
-    let prepared = Prepared {
-        id,
-        session,
-        pin,
-        prefill_pin,
-        blocks,
-        expected_output_tokens: asked.generation.nvext.expected_output_tokens,
-        priority,
-        strict_priority,
-        engine,
-        model,
-    };
-    let wanted = Wanted {
-        form: asked.form,
-        stream: asked.generation.stream,
-        stream_options: asked.generation.stream_options,
-        choices,
-        finisher,
-    };
-    Ok((prepared, wanted))
+    (0..asked.generation.sampling.n.unwrap_or(1)).map(|_| choice()).collect()
 }
 
 fn engine_request(

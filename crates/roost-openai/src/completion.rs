@@ -4,6 +4,9 @@ use serde::Deserialize;
 use crate::fields::Fields;
 use crate::{ApiError, FieldPolicy, Flavor, Generation, Ignored};
 
+/// Most prompts of one request.
+pub const MAX_PROMPTS: usize = 128;
+
 /// What a completion continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Prompt {
@@ -18,8 +21,8 @@ pub enum Prompt {
 pub struct CompletionRequest {
     /// Served model name.
     pub model: String,
-    /// What to continue.
-    pub prompt: Prompt,
+    /// What to continue: at least one prompt, at most [`MAX_PROMPTS`].
+    pub prompts: Vec<Prompt>,
     /// How to generate and how to answer.
     pub generation: Generation,
     /// Members that had no effect.
@@ -45,11 +48,8 @@ impl CompletionRequest {
             return Err(ApiError::invalid("model", "Validation: `model` must not be empty"));
         }
         let raw = fields.raw("prompt").ok_or_else(|| fields.missing("prompt"))?;
-        let prompt = prompt(serde_json::from_str(raw.get()).map_err(|_| {
-            ApiError::invalid(
-                "prompt",
-                "`prompt` must be a string, a list of token ids, or a list with one of these",
-            )
+        let prompts = prompts(serde_json::from_str(raw.get()).map_err(|_| {
+            ApiError::invalid("prompt", "`prompt` must be a string, a list of token ids, or a list of these")
         })?)?;
         for (name, off) in [("echo", "false"), ("suffix", "null"), ("best_of", "1")] {
             if fields.raw(name).is_some_and(|value| value.get() != off) {
@@ -57,35 +57,43 @@ impl CompletionRequest {
             }
         }
         let generation = Generation::take(&mut fields, Flavor::Completion, policy, &mut ignored)?;
-        let request = CompletionRequest { model, prompt, generation, ignored: Ignored::default() };
+        if generation.nvext.token_data.is_some() && prompts.len() > 1 {
+            let text = "Validation: `nvext.token_data` stands for one prompt; `prompt` has several";
+            return Err(ApiError::invalid("nvext.token_data", text));
+        }
+        let request = CompletionRequest { model, prompts, generation, ignored: Ignored::default() };
         fields.accept(&["user"]);
         fields.rest(policy, &mut ignored)?;
         Ok(CompletionRequest { ignored, ..request })
     }
 }
 
-fn prompt(wire: WirePrompt) -> Result<Prompt, ApiError> {
-    let prompt = match wire {
-        WirePrompt::Text(text) => Prompt::Text(text),
-        WirePrompt::Ids(ids) => Prompt::Ids(ids),
-        WirePrompt::Texts(mut texts) if texts.len() == 1 => Prompt::Text(texts.remove(0)),
-        WirePrompt::IdLists(mut lists) if lists.len() == 1 => Prompt::Ids(lists.remove(0)),
-        WirePrompt::Texts(_) | WirePrompt::IdLists(_) => {
-            return Err(ApiError::not_implemented(
-                "prompt",
-                "More than one prompt per request is not served yet.",
-            ));
-        }
+fn prompts(wire: WirePrompt) -> Result<Vec<Prompt>, ApiError> {
+    let prompts = match wire {
+        WirePrompt::Text(text) => vec![Prompt::Text(text)],
+        WirePrompt::Ids(ids) => vec![Prompt::Ids(ids)],
+        WirePrompt::Texts(texts) => texts.into_iter().map(Prompt::Text).collect(),
+        WirePrompt::IdLists(lists) => lists.into_iter().map(Prompt::Ids).collect(),
     };
-    match &prompt {
-        Prompt::Text(text) if text.is_empty() => {
-            Err(ApiError::invalid("prompt", "Validation: Prompt string cannot be empty"))
-        }
-        Prompt::Ids(ids) if ids.is_empty() => {
-            Err(ApiError::invalid("prompt", "Validation: `prompt` has no token ids"))
-        }
-        _ => Ok(prompt),
+    let invalid = |text: String| Err(ApiError::invalid("prompt", text));
+    if prompts.len() > MAX_PROMPTS {
+        let count = prompts.len();
+        return invalid(format!(
+            "Validation: `prompt` has {count} entries; one request is served for at most {MAX_PROMPTS}"
+        ));
     }
+    for prompt in &prompts {
+        match prompt {
+            Prompt::Text(text) if text.is_empty() => {
+                return invalid("Validation: Prompt string cannot be empty".into());
+            }
+            Prompt::Ids(ids) if ids.is_empty() => {
+                return invalid("Validation: `prompt` has no token ids".into());
+            }
+            Prompt::Text(_) | Prompt::Ids(_) => {}
+        }
+    }
+    Ok(prompts)
 }
 
 #[cfg(test)]
@@ -98,11 +106,19 @@ mod tests {
 
     #[test]
     fn prompts() {
-        let prompt = |body: &str| parse(body).unwrap().prompt;
-        assert_eq!(prompt(r#"{"model":"m","prompt":"a"}"#), Prompt::Text("a".into()));
-        assert_eq!(prompt(r#"{"model":"m","prompt":["a"]}"#), Prompt::Text("a".into()));
-        assert_eq!(prompt(r#"{"model":"m","prompt":[1,2]}"#), Prompt::Ids(vec![1, 2]));
-        assert_eq!(prompt(r#"{"model":"m","prompt":[[1,2]]}"#), Prompt::Ids(vec![1, 2]));
+        let prompts = |body: &str| parse(body).unwrap().prompts;
+        let (text, ids) = (|text: &str| Prompt::Text(text.into()), |ids: &[u32]| Prompt::Ids(ids.into()));
+        assert_eq!(prompts(r#"{"model":"m","prompt":"a"}"#), [text("a")]);
+        assert_eq!(prompts(r#"{"model":"m","prompt":["a"]}"#), [text("a")]);
+        assert_eq!(prompts(r#"{"model":"m","prompt":["a","b","a"]}"#), [text("a"), text("b"), text("a")]);
+        assert_eq!(prompts(r#"{"model":"m","prompt":[1,2]}"#), [ids(&[1, 2])]);
+        assert_eq!(prompts(r#"{"model":"m","prompt":[[1,2]]}"#), [ids(&[1, 2])]);
+        assert_eq!(prompts(r#"{"model":"m","prompt":[[1,2],[3]]}"#), [ids(&[1, 2]), ids(&[3])]);
+        let many = |count: usize| format!(r#"{{"model":"m","prompt":{:?}}}"#, vec!["a"; count]);
+        assert_eq!(prompts(&many(MAX_PROMPTS)).len(), MAX_PROMPTS);
+        let refused = parse(&many(MAX_PROMPTS + 1)).unwrap_err();
+        assert_eq!(refused.status(), 400);
+        assert!(refused.message().contains("129 entries"), "{}", refused.message());
     }
 
     #[test]
@@ -121,7 +137,10 @@ mod tests {
             (r#"{"model":"m","prompt":[]}"#, 400),
             (r#"{"model":"m","prompt":{}}"#, 400),
             (r#"{"model":"m"}"#, 400),
-            (r#"{"model":"m","prompt":["a","b"]}"#, 501),
+            (r#"{"model":"m","prompt":["a",""]}"#, 400),
+            (r#"{"model":"m","prompt":[[1],[]]}"#, 400),
+            (r#"{"model":"m","prompt":["a",1]}"#, 400),
+            (r#"{"model":"m","prompt":["a","b"],"nvext":{"token_data":[1]}}"#, 400),
             (r#"{"model":"m","prompt":"a","echo":true}"#, 400),
             (r#"{"model":"m","prompt":"a","best_of":2}"#, 400),
             (r#"{"model":"m","prompt":"a","logprobs":6}"#, 400),

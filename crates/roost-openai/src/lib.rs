@@ -28,7 +28,7 @@ mod usage;
 pub use answer::{Answer, AnswerChoice, AnswerWriter, ToolCall};
 pub use chat::{ChatRequest, Familiar, ToolChoice};
 pub use chunk::{ChunkWriter, Finish, Flavor, Piece};
-pub use completion::{CompletionRequest, Prompt};
+pub use completion::{CompletionRequest, MAX_PROMPTS, Prompt};
 pub use controls::escape_controls;
 pub use error::{ApiError, ErrorShape};
 pub use fields::{FieldPolicy, Ignored};

@@ -4,25 +4,25 @@ use std::future::poll_fn;
 
 use super::choices::Choices;
 use super::whole::WholeAnswer;
-use crate::dispatch::Active;
+use crate::dispatch::{Answers, Item};
 use crate::failure::Failure;
 use crate::finish::Finisher;
 
-/// Folds a worker's stream into `answer`.
+/// Folds the workers' streams into `answer`.
 pub(crate) async fn collect(
-    mut active: Active,
+    mut answers: Answers,
     choices: &mut Choices,
     finisher: &mut Finisher,
     answer: &mut WholeAnswer,
 ) -> Result<(), Failure> {
-    finisher.answered(&active);
-    let result = fold(&mut active, choices, finisher, answer).await;
+    finisher.answered(&answers);
+    let result = fold(&mut answers, choices, finisher, answer).await;
     take(choices, answer);
     answer.truncate(choices.len());
     choices.take_ends(|index, end, _| answer.finish(index, end));
     match &result {
-        Ok(()) => active.succeeded(),
-        Err(failure) => active.failed(failure),
+        Ok(()) => answers.succeeded(),
+        Err(failure) => answers.failed(failure),
     }
     result
 }
@@ -32,22 +32,29 @@ fn take(choices: &mut Choices, answer: &mut WholeAnswer) {
 }
 
 async fn fold(
-    active: &mut Active,
+    answers: &mut Answers,
     choices: &mut Choices,
     finisher: &mut Finisher,
     answer: &mut WholeAnswer,
 ) -> Result<(), Failure> {
-    let mut next = active.take_first();
+    let mut next = answers.take_first();
     loop {
-        if let Some(output) = next.take() {
-            let tokens = choices.push(&output)?;
-            finisher.tokens(tokens, choices, active);
-            take(choices, answer);
-            if choices.engine_must_stop() {
-                return Ok(());
+        match next.take() {
+            None => {}
+            Some(Item { prompt, output: Some(output) }) => {
+                let tokens = choices.push(prompt, &output)?;
+                finisher.tokens(tokens, choices, answers);
+                take(choices, answer);
+                if choices.engine_must_stop(prompt) {
+                    answers.end(prompt);
+                }
+            }
+            Some(Item { prompt, output: None }) => {
+                choices.end(prompt)?;
+                answers.end(prompt);
             }
         }
-        let item = poll_fn(|cx| active.poll_next(cx));
+        let item = poll_fn(|cx| answers.poll_next(cx));
         let item = match choices.is_finished() {
             false => item.await,
             // Only the end mark is missing, and perhaps usage: not worth a long wait.
@@ -57,8 +64,8 @@ async fn fold(
             },
         };
         match item {
-            None => return choices.end(),
-            Some(Ok(output)) => next = Some(output),
+            None => return Ok(()),
+            Some(Ok(item)) => next = Some(item),
             // The answer is whole: what went wrong afterwards costs at most the worker's usage numbers.
             Some(Err(_)) if choices.is_finished() => return Ok(()),
             Some(Err(failure)) => return Err(failure),

@@ -1,4 +1,4 @@
-//! The sequences of one answer: items find theirs by index, counts are shared.
+//! The sequences of one answer: items find theirs by prompt and index, counts are summed.
 
 use std::time::Duration;
 
@@ -8,20 +8,37 @@ use roost_wire::message::EngineOutput;
 use super::choice::{Choice, End};
 use crate::failure::Failure;
 
-/// All choices of a request, at least one.
+/// All choices of a request, at least one: those of the first prompt, then those of the second, and so on.
 #[derive(Debug)]
 pub(crate) struct Choices {
     list: Vec<Choice>,
+    /// Choices of each prompt.
+    each: usize,
+    prompts: Vec<PromptUsage>,
     usage: Usage,
     /// Ids that counted since they were last taken, if somebody wants them.
     ids: Option<Vec<u32>>,
 }
 
+/// What a prompt cost.
+#[derive(Debug, Clone, Copy)]
+struct PromptUsage {
+    tokens: u64,
+    cached: Option<u64>,
+}
+
 impl Choices {
-    /// `counts_reasoning`: tokens of the reasoning are counted on their own.
-    pub(crate) fn new(list: Vec<Choice>, prompt_tokens: u64, counts_reasoning: bool) -> Self {
+    /// `prompt_tokens` of each prompt; all have as many choices. `counts_reasoning`: tokens of the reasoning are counted
+    /// on their own.
+    pub(crate) fn new(list: Vec<Choice>, prompt_tokens: &[u64], counts_reasoning: bool) -> Self {
         let reasoning_tokens = counts_reasoning.then_some(0);
-        Choices { list, usage: Usage { prompt_tokens, reasoning_tokens, ..Usage::default() }, ids: None }
+        let prompts: Vec<_> =
+            prompt_tokens.iter().map(|tokens| PromptUsage { tokens: *tokens, cached: None }).collect();
+        let each = list.len().checked_div(prompts.len()).unwrap_or(0);
+        let usage = Usage { reasoning_tokens, ..Usage::default() };
+        let mut choices = Choices { list, each, prompts, usage, ids: None };
+        choices.add_up();
+        choices
     }
 
     /// Keeps the ids that count, to be taken.
@@ -51,21 +68,24 @@ impl Choices {
         self.list.first().and_then(Choice::finish)
     }
 
-    /// Takes one engine item. Returns the number of tokens that counted.
+    /// Takes one engine item of a prompt's answer. Returns the number of tokens that counted.
     ///
     /// After a choice's finish, only usage is still read.
-    pub(crate) fn push(&mut self, output: &EngineOutput) -> Result<u32, Failure> {
+    pub(crate) fn push(&mut self, prompt: usize, output: &EngineOutput) -> Result<u32, Failure> {
         if let Some(usage) = &output.completion_usage {
+            let known = &mut self.prompts[prompt];
             if usage.prompt_tokens > 0 {
-                self.usage.prompt_tokens = u64::from(usage.prompt_tokens);
+                known.tokens = u64::from(usage.prompt_tokens);
             }
             if let Some(cached) = usage.prompt_tokens_details.and_then(|d| d.cached_tokens) {
-                self.usage.cached_tokens = Some(u64::from(cached));
+                known.cached = Some(u64::from(cached));
             }
+            self.add_up();
         }
         let index = output.index.unwrap_or(0);
-        let Some(choice) = self.list.get_mut(index as usize) else {
-            tracing::debug!(index, choices = self.list.len(), "item of a choice that nobody asked for");
+        let of_prompt = prompt * self.each..(prompt + 1) * self.each;
+        let Some(choice) = self.list[of_prompt].get_mut(index as usize) else {
+            tracing::debug!(index, choices = self.each, "item of a choice that nobody asked for");
             return Ok(0);
         };
         let counted = choice.push(output, &mut self.usage)?;
@@ -75,13 +95,25 @@ impl Choices {
         Ok(counted)
     }
 
-    /// The worker's stream ended normally. A choice that has no reason to be finished is not passed off as whole; one
-    /// that never began beside others that did is of a worker that gives fewer choices than asked, and is left out.
-    pub(crate) fn end(&mut self) -> Result<(), Failure> {
+    fn add_up(&mut self) {
+        self.usage.prompt_tokens = self.prompts.iter().map(|prompt| prompt.tokens).sum();
+        let mut cached = self.prompts.iter().filter_map(|prompt| prompt.cached).peekable();
+        self.usage.cached_tokens = cached.peek().is_some().then(|| cached.sum());
+    }
+
+    /// The worker's stream for a prompt ended normally. A choice that has no reason to be finished is not passed off as
+    /// whole; one of a single prompt that never began beside others that did is of a worker that gives fewer choices
+    /// than asked, and is left out.
+    pub(crate) fn end(&mut self, prompt: usize) -> Result<(), Failure> {
+        if self.prompts.len() > 1 {
+            let of_prompt = prompt * self.each..(prompt + 1) * self.each;
+            return self.list[of_prompt].iter_mut().try_for_each(Choice::end);
+        }
         if self.list.iter().any(Choice::has_begun) {
             let asked = self.list.len();
             let given = self.list.iter().rposition(Choice::has_begun).map_or(0, |last| last + 1);
             self.list.truncate(given);
+            self.each = given;
             if given < asked {
                 tracing::warn!(asked, given, "the worker gave fewer choices than asked for");
             }
@@ -120,9 +152,11 @@ impl Choices {
         self.list.iter().all(|choice| choice.finish().is_some())
     }
 
-    /// Stop conditions of ours ended everything while the engine still generates: it must be told.
-    pub(crate) fn engine_must_stop(&self) -> bool {
-        self.is_finished() && self.list.iter().any(Choice::engine_must_stop)
+    /// Stop conditions of ours ended all choices of a prompt while the engine still generates: it must be told.
+    pub(crate) fn engine_must_stop(&self, prompt: usize) -> bool {
+        let of_prompt = &self.list[prompt * self.each..(prompt + 1) * self.each];
+        of_prompt.iter().all(|choice| choice.finish().is_some())
+            && of_prompt.iter().any(Choice::engine_must_stop)
     }
 
     /// Time spent on turning tokens into text.

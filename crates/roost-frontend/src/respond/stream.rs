@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::choices::Choices;
 use super::events::EventWriter;
-use crate::dispatch::{Active, Dispatching};
+use crate::dispatch::{Answers, Dispatching, Item};
 use crate::failure::Failure;
 use crate::finish::Finisher;
 
@@ -40,7 +40,7 @@ pub(crate) struct AnswerBody {
 
 enum State {
     Dispatching(Dispatching),
-    Streaming(Box<Active>),
+    Streaming(Box<Answers>),
     Done,
 }
 
@@ -58,14 +58,14 @@ impl AnswerBody {
 
     /// A body whose worker has answered.
     pub(crate) fn started(
-        active: Active,
+        answers: Answers,
         choices: Choices,
         writer: EventWriter,
         finisher: Finisher,
         keep_alive: Option<Duration>,
     ) -> Self {
         let mut body = Self::new(State::Done, choices, writer, finisher, keep_alive);
-        body.begin(active);
+        body.begin(answers);
         body
     }
 
@@ -91,8 +91,8 @@ impl AnswerBody {
         }
     }
 
-    fn begin(&mut self, mut active: Active) {
-        self.finisher.answered(&active);
+    fn begin(&mut self, mut answers: Answers) {
+        self.finisher.answered(&answers);
         self.finisher.extras().write_annotations(&mut self.out);
         if self.finisher.extras().wants_ids() {
             self.choices.keep_ids();
@@ -101,24 +101,32 @@ impl AnswerBody {
             self.writer.set_nvext(nvext);
         }
         self.writer.begin(&mut self.out, self.choices.usage());
-        let first = active.take_first();
-        self.state = State::Streaming(Box::new(active));
+        let first = answers.take_first();
+        self.state = State::Streaming(Box::new(answers));
         if let Some(first) = first {
             self.item(&first);
         }
     }
 
-    fn item(&mut self, output: &roost_wire::message::EngineOutput) {
+    fn item(&mut self, item: &Item) {
         self.heard = Instant::now();
-        match self.choices.push(output) {
+        let State::Streaming(answers) = &mut self.state else { return };
+        let result = match &item.output {
+            Some(output) => self.choices.push(item.prompt, output).map(|tokens| {
+                self.finisher.tokens(tokens, &self.choices, answers);
+                self.choices.engine_must_stop(item.prompt)
+            }),
+            None => self.choices.end(item.prompt).map(|()| true),
+        };
+        if let Ok(true) = result {
+            answers.end(item.prompt);
+        }
+        let is_over = answers.is_over();
+        match result {
             Err(failure) => self.fail(failure),
-            Ok(tokens) => {
-                if let State::Streaming(active) = &mut self.state {
-                    self.finisher.tokens(tokens, &self.choices, active);
-                }
+            Ok(_) => {
                 self.write_progress();
-                if self.choices.engine_must_stop() {
-                    // Dropping the stream tells the worker to stop.
+                if is_over {
                     self.complete();
                 }
             }
@@ -149,21 +157,11 @@ impl AnswerBody {
         self.finish_sent = self.choices.is_finished();
     }
 
-    fn ended(&mut self) {
-        match self.choices.end() {
-            Err(failure) => self.fail(failure),
-            Ok(()) => {
-                self.write_progress();
-                self.complete();
-            }
-        }
-    }
-
     fn complete(&mut self) {
         self.writer.end(&mut self.out, self.choices.usage());
         self.finisher.succeed(&self.choices);
-        if let State::Streaming(active) = std::mem::replace(&mut self.state, State::Done) {
-            active.succeeded();
+        if let State::Streaming(answers) = std::mem::replace(&mut self.state, State::Done) {
+            answers.succeeded();
         }
     }
 
@@ -174,8 +172,8 @@ impl AnswerBody {
             self.complete();
             return;
         }
-        if let State::Streaming(active) = std::mem::replace(&mut self.state, State::Done) {
-            active.failed(&failure);
+        if let State::Streaming(answers) = std::mem::replace(&mut self.state, State::Done) {
+            answers.failed(&failure);
         }
         let error = self.finisher.fail(&failure);
         self.writer.error(&mut self.out, &error);
@@ -234,8 +232,8 @@ impl http_body::Body for AnswerBody {
                 State::Done => return Poll::Ready(None),
                 State::Dispatching(dispatching) => match dispatching.as_mut().poll(cx) {
                     Poll::Pending => false,
-                    Poll::Ready(Ok(active)) => {
-                        this.begin(active);
+                    Poll::Ready(Ok(answers)) => {
+                        this.begin(answers);
                         true
                     }
                     Poll::Ready(Err(failure)) => {
@@ -243,10 +241,10 @@ impl http_body::Body for AnswerBody {
                         true
                     }
                 },
-                State::Streaming(active) => match active.poll_next(cx) {
+                State::Streaming(answers) => match answers.poll_next(cx) {
                     Poll::Pending => false,
-                    Poll::Ready(Some(Ok(output))) => {
-                        this.item(&output);
+                    Poll::Ready(Some(Ok(item))) => {
+                        this.item(&item);
                         true
                     }
                     Poll::Ready(Some(Err(failure))) => {
@@ -254,7 +252,7 @@ impl http_body::Body for AnswerBody {
                         true
                     }
                     Poll::Ready(None) => {
-                        this.ended();
+                        this.complete();
                         true
                     }
                 },
