@@ -242,3 +242,40 @@ async fn c_api_03_the_context_is_checked_before_a_worker_is_asked() -> Result<()
     }
     Ok(())
 }
+
+/// A structural tag goes to the engine's grammar library as it came, in both of its forms; anything else is refused.
+#[tokio::test]
+async fn structural_tags_go_to_the_engine_as_they_are() -> Result<()> {
+    let cluster = Options::new(1).start().await?;
+    let tag = json!({"type": "tag", "begin": "<f>", "content": {"type": "json_schema", "json_schema": {"z": 1, "a": 2}}, "end": "</f>"});
+    let older = json!([{"begin": "<f>", "schema": {"type": "object"}, "end": "</f>"}]);
+    for format in [
+        json!({"type": "structural_tag", "format": tag}),
+        json!({"type": "structural_tag", "structures": older, "triggers": ["<f"]}),
+    ] {
+        for path in ["/v1/chat/completions", "/v1/completions"] {
+            let body = json!({"model": MODEL, "prompt": "@@hello@@", "response_format": format,
+                "messages": [{"role": "user", "content": "@@hello@@"}]});
+            let reply = cluster.post(path, &body).send().await?;
+            assert_eq!(reply.status, 200, "{}", reply.text());
+            let requests = cluster.workers[0].journal().requests();
+            let seen =
+                requests.last().expect("it got there").request.sampling_options.guided_decoding.clone();
+            assert_eq!(seen.expect("it is constrained").structural_tag, Some(format.clone()));
+        }
+    }
+    for (format, extra) in [
+        (json!({"type": "structural_tag"}), json!({})),
+        (json!({"type": "structural_tag", "structures": []}), json!({})),
+        (json!({"type": "structural_tags", "format": {}}), json!({})),
+        (json!({"type": "structural_tag", "format": {}}), json!({"guided_regex": "a"})),
+    ] {
+        let mut body = json!({"model": MODEL, "response_format": format, "messages": [{"role": "user", "content": "x"}]});
+        for (key, value) in extra.as_object().into_iter().flatten() {
+            body[key] = value.clone();
+        }
+        let reply = cluster.post("/v1/chat/completions", &body).send().await?;
+        assert_eq!(reply.status, 400, "{}", reply.text());
+    }
+    Ok(())
+}

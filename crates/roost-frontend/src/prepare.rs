@@ -497,12 +497,14 @@ fn guided(guided: &Guided, calls: Option<&Calls>) -> Result<Option<GuidedDecodin
     if !guided.is_some() {
         return Ok(None);
     }
-    let json =
-        guided.json.as_ref().map(|raw| serde_json::from_str(raw.as_str())).transpose().map_err(|e| {
-            ApiError::invalid("response_format", format!("The JSON schema cannot be read: {e}"))
-        })?;
+    let read = |raw: &Option<Raw>| {
+        raw.as_ref().map(|raw| serde_json::from_str(raw.as_str())).transpose().map_err(|e| {
+            ApiError::invalid("response_format", format!("The format of the answer cannot be read: {e}"))
+        })
+    };
     Ok(Some(GuidedDecoding {
-        json,
+        json: read(&guided.json)?,
+        structural_tag: read(&guided.structural_tag)?,
         regex: guided.regex.clone(),
         choice: guided.choice.clone(),
         grammar: guided.grammar.clone(),

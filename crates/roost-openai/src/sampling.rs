@@ -77,6 +77,8 @@ pub struct Guided {
     pub choice: Option<Vec<String>>,
     /// Grammar in the engine's own notation.
     pub grammar: Option<String>,
+    /// What an answer is made of, or what begins at a trigger: a description for the engine's grammar library, verbatim.
+    pub structural_tag: Option<Raw>,
 }
 
 /// What the answer shows.
@@ -217,6 +219,11 @@ struct ResponseFormat<'a> {
     r#type: String,
     #[serde(borrow)]
     json_schema: Option<JsonSchema<'a>>,
+    /// Of a structural tag: what the answer is made of.
+    format: Option<serde::de::IgnoredAny>,
+    /// Of an older form of it: what a trigger begins.
+    structures: Option<serde::de::IgnoredAny>,
+    triggers: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -232,6 +239,7 @@ impl Guided {
             regex: fields.get("guided_regex")?,
             choice: fields.get("guided_choice")?,
             grammar: fields.get("guided_grammar")?,
+            structural_tag: None,
         };
         if let Some(value) = fields.raw("response_format") {
             let format: ResponseFormat<'_> = serde_json::from_str(value.get()).map_err(|e| {
@@ -249,12 +257,23 @@ impl Guided {
                     })?;
                     guided.json = Some(Raw::slice_of(fields.body(), schema.get()));
                 }
+                "structural_tag" => {
+                    let is_older = format.structures.is_some() && format.triggers.is_some();
+                    if format.format.is_none() && !is_older {
+                        return Err(ApiError::invalid(
+                            "response_format.format",
+                            "`response_format.format` is missing, or `structures` and `triggers` in place of it",
+                        ));
+                    }
+                    guided.structural_tag = Some(Raw::slice_of(fields.body(), value.get()));
+                }
                 other => {
                     let shown: String = other.chars().take(64).collect();
                     return Err(ApiError::invalid(
                         "response_format.type",
                         format!(
-                            "`response_format.type` must be text, json_object or json_schema, not `{shown}`"
+                            "`response_format.type` must be text, json_object, json_schema or structural_tag, \
+                             not `{shown}`"
                         ),
                     ));
                 }
@@ -265,6 +284,7 @@ impl Guided {
             guided.regex.is_some(),
             guided.choice.is_some(),
             guided.grammar.is_some(),
+            guided.structural_tag.is_some(),
         ];
         if set.iter().filter(|set| **set).count() > 1 {
             return Err(ApiError::invalid(
@@ -277,7 +297,11 @@ impl Guided {
 
     /// Whether decoding is constrained.
     pub fn is_some(&self) -> bool {
-        self.json.is_some() || self.regex.is_some() || self.choice.is_some() || self.grammar.is_some()
+        self.json.is_some()
+            || self.regex.is_some()
+            || self.choice.is_some()
+            || self.grammar.is_some()
+            || self.structural_tag.is_some()
     }
 }
 

@@ -52,7 +52,8 @@ impl Calls {
             .map(|text| serde_json::from_str(&text))
             .transpose()
             .map_err(|e| ApiError::invalid("tools", format!("A tool's schema cannot be read: {e}")))?;
-        let constrained = schema.is_some() || request.generation.sampling.guided.json.is_some();
+        let guided = &request.generation.sampling.guided;
+        let constrained = schema.is_some() || guided.json.is_some() || guided.structural_tag.is_some();
         Ok(Calls {
             context: ToolContext {
                 tools: tools.into(),
