@@ -192,6 +192,14 @@ impl Bench<'_> {
         let stats = memory.segments().stats();
         let held = per_token(stats.bytes, usize::try_from(stats.uncached_tokens)?);
         writeln!(out, "segment cache {held:.2} bytes per token")?;
+        let memory = &PromptMemory::new(MemoryConfig::default());
+        let tokenizer = &tokenizer.clone().with_cache(Arc::clone(memory.segments()));
+        let alone = Route { template, tokenizer, memory };
+        for body in [&self.body, next] {
+            alone.turn(body)?;
+        }
+        let held = per_token(memory.bytes() + memory.segments().stats().bytes, ids.len());
+        writeln!(out, "both, after two turns of a session: {held:.2} bytes per token")?;
         Ok(())
     }
 

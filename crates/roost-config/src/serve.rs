@@ -490,6 +490,8 @@ pub struct ModelOptions {
     pub path: Option<PathBuf>,
     /// Conversations with DeepSeek's models are rendered as Dynamo does, not as their publisher.
     pub deepseek_as_dynamo: bool,
+    /// Control tokens that users and tools spell stay text.
+    pub literal_control_tokens: bool,
 }
 
 /// Tokenization.

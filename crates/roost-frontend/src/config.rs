@@ -137,6 +137,8 @@ pub struct Prepare {
     pub inline_bytes: usize,
     /// What is kept of earlier prompts.
     pub memory: MemoryConfig,
+    /// Control tokens that users and tools spell stay text.
+    pub literal_control_tokens: bool,
 }
 
 /// Workers and retries.
@@ -231,7 +233,13 @@ impl Default for Http {
 
 impl Default for Prepare {
     fn default() -> Self {
-        Prepare { threads: None, queue: 1024, inline_bytes: 16 << 10, memory: MemoryConfig::default() }
+        Prepare {
+            threads: None,
+            queue: 1024,
+            inline_bytes: 16 << 10,
+            memory: MemoryConfig::default(),
+            literal_control_tokens: false,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Body bytes to a request that a worker takes: split, look the model up, render, tokenize, hash. One hop.
 
 mod calls;
+mod literal;
 pub(crate) mod memory;
 pub(crate) mod pool;
 mod prompt;
@@ -267,7 +268,9 @@ fn prompt_ids(
     if let Some(ids) = read.request.generation.nvext.token_data.clone() {
         return known_ids(model, ids, "nvext.token_data").map(PromptIds::from);
     }
-    let prompt = with_prompt(model, read, session, |request| shared.memory.prompt(request));
+    let prompt = with_prompt(model, read, session, |request| {
+        literal::or_else(shared, request, |request| shared.memory.prompt(request))
+    });
     if let Some(id) = session.id.as_deref().filter(|_| session.is_final) {
         shared.memory.forget(&model.mdcsum, id);
     }

@@ -88,6 +88,10 @@ impl BuiltIn {
         Ok(self.write(Conversation::read(input, self.reading())?).prompt)
     }
 
+    pub(crate) fn keeps_text_apart(&self) -> bool {
+        self.style == DeepSeekStyle::Publisher
+    }
+
     fn reading(&self) -> Reading {
         match (self.format, self.style) {
             (DeepSeek::V4, DeepSeekStyle::Dynamo) => Reading { separator: "", has_developer: true },

@@ -125,6 +125,15 @@ impl ChatTemplate {
         }
     }
 
+    /// Whether text that spells a control token stays text in every prompt: its segments tell.
+    #[must_use]
+    pub fn keeps_text_apart(&self) -> bool {
+        match &self.renderer {
+            Renderer::Jinja(_) => false,
+            Renderer::BuiltIn(built_in) => built_in.keeps_text_apart(),
+        }
+    }
+
     /// Renders a conversation.
     ///
     /// # Errors

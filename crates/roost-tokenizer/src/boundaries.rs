@@ -147,6 +147,16 @@ impl Boundaries {
         self.spans(text).filter(|(_, kind)| *kind == Span::Solid).map(|(range, _)| range.end)
     }
 
+    /// The tokens in `text`, in order.
+    pub(crate) fn tokens<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
+        self.spans(text).filter(|(_, kind)| *kind != Span::Text).map(|(range, _)| range)
+    }
+
+    /// The texts between them, in order.
+    pub(crate) fn texts<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
+        self.spans(text).filter(|(_, kind)| *kind == Span::Text).map(|(range, _)| range)
+    }
+
     /// The tokens in `text` and the texts between them, in order.
     fn spans<'a>(&'a self, text: &'a str) -> impl Iterator<Item = (Range<usize>, Span)> + 'a {
         split(self.raw.as_ref(), text, 0..text.len()).flat_map(move |(range, kind)| {

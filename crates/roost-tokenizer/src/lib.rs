@@ -13,6 +13,7 @@ mod cache;
 mod decode_stream;
 mod detokenizer;
 mod error;
+mod guard;
 mod prompt;
 mod stop;
 mod tiktoken;

@@ -73,6 +73,7 @@ pub(crate) fn frontend(o: &options::Serve, access: &Access) -> frontend::Config 
             threads: o.limits.prepare_threads,
             queue: o.limits.prepare_queue,
             memory: memory(&o.tokenizer),
+            literal_control_tokens: o.model.literal_control_tokens,
             ..frontend::Prepare::default()
         },
         route: frontend::Route {

@@ -93,6 +93,7 @@ pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>)
             name: values.text("model-name"),
             path: values.path("model-path"),
             deepseek_as_dynamo: values.choice("deepseek-rendering") == "dynamo",
+            literal_control_tokens: values.switch("literal-control-tokens"),
         },
         tokenizer: TokenizerOptions {
             backend: match values.choice("tokenizer") {

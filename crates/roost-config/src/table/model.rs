@@ -36,7 +36,7 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     option(
         "tokenizer-cache-bytes",
         bytes(0, u64::MAX),
-        "Memory for that, four fifths of it for sessions; unset: 320MiB. A remembered token takes about 5 bytes.",
+        "Memory for that, four fifths of it for sessions; unset: 320MiB. A remembered token takes about 4 bytes.",
     )
     .env(&["DYN_TOKENIZER_CACHE_BYTES"])
     .dynamo_default("64MiB"),
@@ -51,6 +51,12 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     )
     .default("publisher")
     .dynamo_default("dynamo"),
+    option(
+        "literal-control-tokens",
+        Kind::Switch,
+        "Encode control tokens that users and tools spell in their messages as ordinary text. Off: they become control tokens, as with the engine's own server.",
+    )
+    .default("false"),
     option("context-window", integer(1, u64::MAX), "Context length told in the model list.")
         .env(&["DYN_CONTEXT_WINDOW"])
         .refused(NOT_AVAILABLE),

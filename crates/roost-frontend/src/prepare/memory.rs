@@ -337,6 +337,22 @@ impl PromptMemory {
     }
 }
 
+/// The prompt of messages with guards in place of the request's, in one piece and without the guards.
+pub(crate) fn guarded(
+    request: &PromptRequest<'_>,
+    messages: &str,
+    guard: char,
+) -> Result<HashedPrompt, PromptError> {
+    let started = Instant::now();
+    let prompt = request.template.render(&RenderInput { messages, ..request.input })?;
+    let rendered = Instant::now();
+    let ids = request.tokenizer.encode_guarded(&without_nul(&prompt.text), guard)?;
+    let tokenizing = rendered.elapsed();
+    let blocks = Blocks::compute(&ids, request.block_size, request.seed);
+    let ids = PromptTokens::packed(PackedIds::new(&ids), &ids);
+    Ok(HashedPrompt { ids, blocks, reused_tokens: 0, rendering: rendered - started, tokenizing })
+}
+
 /// The prompt in one piece.
 fn fresh(request: &PromptRequest<'_>) -> Result<HashedPrompt, PromptError> {
     let started = Instant::now();

@@ -8,7 +8,7 @@ use roost_openai::{ApiError, ChatRequest, Purpose, Raw};
 use roost_template::{RenderInput, ThinkingControls};
 
 use super::memory::{HashedPrompt, PromptError, PromptMemory, PromptRequest, Recalled};
-use super::{find, reading, salt, tokenize_error};
+use super::{find, literal, reading, salt, tokenize_error};
 use crate::api::Api;
 use crate::models::Model;
 use crate::session::Session;
@@ -65,20 +65,22 @@ pub(super) fn with_prompt(
 pub(crate) fn count(shared: &Shared, api: Api, body: &Bytes, session: &Session) -> Result<usize, ApiError> {
     let request = reading::chat(shared, api, body, Purpose::Count)?.0;
     let model = find(shared, &request.model, session)?;
-    Ok(unremembered(&model, &request)?.ids.len())
+    Ok(unremembered(shared, &model, &request)?.ids.len())
 }
 
 /// Ids of a chat. Nothing of it is remembered.
 pub(crate) fn chat_ids(shared: &Shared, model: &Model, body: &Bytes) -> Result<Vec<u32>, ApiError> {
     let request = reading::chat(shared, Api::Chat, body, Purpose::Count)?.0;
-    Ok(unremembered(model, &request)?.ids.to_vec())
+    Ok(unremembered(shared, model, &request)?.ids.to_vec())
 }
 
-fn unremembered(model: &Model, request: &ChatRequest) -> Result<HashedPrompt, ApiError> {
+fn unremembered(shared: &Shared, model: &Model, request: &ChatRequest) -> Result<HashedPrompt, ApiError> {
     let body = request.messages.bytes();
     let kwargs = template_kwargs(request, model.assets.parsers.reasons())?;
     let read = Read { body, request, recalled: None, kwargs: kwargs.as_deref() };
-    with_prompt(model, read, &Session::default(), PromptMemory::unremembered)
+    with_prompt(model, read, &Session::default(), |request| {
+        literal::or_else(shared, request, PromptMemory::unremembered)
+    })
 }
 
 /// Template arguments with the request's reasoning controls folded in; `None` when there are neither.

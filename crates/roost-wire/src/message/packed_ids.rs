@@ -41,10 +41,12 @@ impl PackedIds {
         assert!(len <= self.len && bytes <= self.bytes && len <= bytes, "a beginning of the sequence");
         let mut pieces = Vec::with_capacity(self.pieces.len() + 1);
         let mut left = bytes;
-        for piece in self.pieces.iter().take_while(|_| left > 0).collect::<Vec<_>>() {
-            let part = piece.cut(left.min(piece.bytes.len()));
-            left -= part.bytes.len();
-            pieces.push(part);
+        for piece in self.pieces.iter() {
+            let part = left.min(piece.bytes.len());
+            if part > 0 {
+                pieces.push(piece.cut(part));
+            }
+            left -= part;
         }
         let Packer { out, len: more } = tail;
         let bytes = bytes + out.len();
