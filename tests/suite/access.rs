@@ -195,6 +195,7 @@ async fn with_keys(client: &str, admin: Option<&Path>) -> Result<Cluster> {
         .with(|c| {
             c.http.api_keys = Some(Arc::new(keys));
             c.http.admin_keys = admin.map(Arc::new);
+            c.http.paths.live = "/healthz".into();
         })
         .start()
         .await?;
@@ -216,7 +217,9 @@ async fn a_key_opens_the_api_and_another_one_the_administration() -> Result<()> 
     let routing = "/debug/routing";
     for (path, key, status) in [
         ("/health", None, 200),
-        ("/live", None, 200),
+        ("/healthz", None, 200),
+        ("/live", None, 401),
+        ("/ready", None, 200),
         ("/metrics", None, 200),
         ("/v1/models", None, 401),
         ("/v1/models", Some("sk-client"), 200),
@@ -241,6 +244,13 @@ async fn a_key_opens_the_api_and_another_one_the_administration() -> Result<()> 
         chat.clone().header("x-api-key", "sk-client").send().await?.status,
         200,
         "as Anthropic's clients do"
+    );
+    let messages = cluster.post("/v1/messages", &json!({})).send().await?;
+    let envelope = messages.json()?;
+    assert_eq!(messages.status, 401);
+    assert_eq!(
+        (&envelope["type"], &envelope["error"]["type"]),
+        (&json!("error"), &json!("authentication_error"))
     );
     let refused = chat.clone().header("authorization", "Bearer sk-secret-attempt").send().await?;
     let error = refused.json()?["error"].clone();

@@ -11,8 +11,9 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, header};
-use roost_openai::ApiError;
+use roost_openai::{ApiError, ErrorShape};
 
+use crate::config::Paths;
 use crate::reply;
 use crate::shared::Shared;
 
@@ -93,9 +94,12 @@ enum Needs {
 }
 
 /// Anything that is not known to be harmless needs a key.
-fn needs(path: &str) -> Needs {
+fn needs(path: &str, paths: &Paths) -> Needs {
     match path {
-        "/health" | "/live" | "/metrics" => Needs::Nothing,
+        "/ready" => Needs::Nothing,
+        _ if [&paths.health, &paths.live, &paths.metrics].iter().any(|probe| *probe == path) => {
+            Needs::Nothing
+        }
         "/busy_threshold" => Needs::AdminKey,
         _ if path.starts_with("/debug/") => Needs::AdminKey,
         _ => Needs::Key,
@@ -105,10 +109,15 @@ fn needs(path: &str) -> Needs {
 /// Turns away who shows no key where one is needed.
 pub(crate) async fn authorize(State(app): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let http = &app.config.http;
-    let keys = match needs(request.uri().path()) {
+    let path = request.uri().path();
+    let keys = match needs(path, &http.paths) {
         Needs::Nothing => None,
         Needs::Key => http.api_keys.as_ref(),
         Needs::AdminKey => http.admin_keys.as_ref().or(http.api_keys.as_ref()),
+    };
+    let shape = match path.starts_with(&http.paths.messages) {
+        true => ErrorShape::Anthropic,
+        false => http.error_shape,
     };
     let shown = shown(request.headers());
     let error = match (keys, shown) {
@@ -123,7 +132,7 @@ pub(crate) async fn authorize(State(app): State<Arc<Shared>>, request: Request, 
             "You didn't provide an API key. Send it in a header: `Authorization: Bearer KEY`, or `x-api-key: KEY`.",
         ),
     };
-    let mut response = reply::error(&error, http.error_shape);
+    let mut response = reply::error(&error, shape);
     response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response
 }
