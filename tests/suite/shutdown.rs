@@ -126,7 +126,9 @@ async fn frontends_are_replaced_one_by_one_without_a_failed_request_or_a_moved_s
         });
         options.store = Some(folder.path().join("store"));
         options.config.http.drain = Duration::from_secs(30);
-        options.config.http.notice = Duration::from_millis(100);
+        // Longer than a session's pause, as the default is: until then each answer closes its connection, and none is left
+        // for nginx to use at the moment when idle ones are closed.
+        options.config.http.notice = Duration::from_secs(1);
         options
     };
     let mut clusters = [frontend(2).start().await?, frontend(0).start().await?];

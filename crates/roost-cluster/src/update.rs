@@ -70,8 +70,17 @@ pub enum Update {
     Sequences {
         /// Endpoint of the workers concerned.
         scope: EndpointId,
+        /// Who tells.
+        publisher: u64,
         /// The steps, in the publisher's order.
         events: Vec<SequenceEvent>,
+    },
+    /// Who told of requests does not any more: nobody will say how those that run end.
+    SequencesEnded {
+        /// Endpoint of the workers concerned.
+        scope: EndpointId,
+        /// Who told.
+        publisher: u64,
     },
     /// Another frontend has bound a session or used its binding. May name a worker that is not known.
     Binding {
@@ -93,7 +102,10 @@ impl Update {
             Update::KvReset { rank, .. } | Update::Kv { rank, .. } | Update::Load { rank, .. } => {
                 Some(rank.worker)
             }
-            Update::Sequences { .. } | Update::Binding { .. } | Update::Synced => None,
+            Update::Sequences { .. }
+            | Update::SequencesEnded { .. }
+            | Update::Binding { .. }
+            | Update::Synced => None,
         }
     }
 }

@@ -170,12 +170,13 @@ impl Feed {
                     pool.set_silent(worker, silent);
                 }
             }
-            Update::Sequences { events, .. } => {
+            Update::SequencesEnded { scope, publisher } => self.teller_left(&scope, publisher),
+            Update::Sequences { publisher, events, .. } => {
                 for event in events {
                     if let Some(pool) = self.pool_of_any(event.rank.worker) {
                         let mut event = replicas::sequence(event);
                         event.rank.worker = pool.engine_of(event.rank.worker);
-                        pool.router.apply_sequence(&event);
+                        pool.router.apply_sequence(&event, publisher);
                     }
                 }
             }
@@ -356,6 +357,12 @@ impl Feed {
         // Its worker may be one of these soon.
         for set in self.sets.values().flatten().filter(|set| set.first.endpoint == *scope) {
             set.pool.router.apply_binding(&event);
+        }
+    }
+
+    fn teller_left(&self, scope: &EndpointId, publisher: u64) {
+        for set in self.sets.values().flatten().filter(|set| set.first.endpoint == *scope) {
+            set.pool.router.teller_left(publisher);
         }
     }
 

@@ -203,8 +203,13 @@ impl Router {
     }
 
     /// See [`Core::apply_sequence`].
-    pub fn apply_sequence(&self, event: &SequenceEvent) {
-        self.with(|core, now| core.apply_sequence(now, event));
+    pub fn apply_sequence(&self, event: &SequenceEvent, teller: u64) {
+        self.with(|core, now| core.apply_sequence(now, event, teller));
+    }
+
+    /// See [`Core::teller_left`].
+    pub fn teller_left(&self, teller: u64) {
+        self.with(|core, now| core.teller_left(now, teller));
     }
 
     /// See [`Core::restore`]. Takes the lock once per 1024 bindings.

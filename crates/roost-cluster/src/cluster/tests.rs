@@ -258,12 +258,14 @@ async fn what_other_frontends_share_is_passed_on_and_our_own_words_are_not() {
     requests.publish_sequences(&events);
     let mut got = Vec::new();
     while got.len() < events.len() {
-        let Update::Sequences { scope: of, events } = world.next().await else { panic!("not a step") };
+        let Update::Sequences { scope: of, events, .. } = world.next().await else { panic!("not a step") };
         assert_eq!(of, scope);
         assert!(events.len() <= 256);
         got.extend(events);
     }
     assert_eq!(got, events);
+    hub.store.delete(requests.channel_record().key()).await.unwrap();
+    assert_eq!(world.next().await, Update::SequencesEnded { scope, publisher: 78 });
 }
 
 #[tokio::test]

@@ -104,13 +104,14 @@ impl Core {
         (saved, next)
     }
 
-    /// Takes over what another frontend, or a worker, says of a request that was not placed here.
-    pub fn apply_sequence(&mut self, now: Instant, event: &SequenceEvent) {
+    /// Takes over what another frontend, or a worker, says of a request that was not placed here. `teller` is the
+    /// publisher of it, see [`Core::teller_left`].
+    pub fn apply_sequence(&mut self, now: Instant, event: &SequenceEvent, teller: u64) {
         if self.replica.is_own(event.origin) {
             return;
         }
         match &event.step {
-            SequenceStep::Begun(begun) => self.begin_remote(now, event, begun),
+            SequenceStep::Begun(begun) => self.begin_remote(now, event, begun, teller),
             SequenceStep::PrefillCompleted => {
                 if let Some(booking) = self.replica.sequences.booking(&event.request_id) {
                     self.load.prefill_done(booking);
@@ -125,7 +126,15 @@ impl Core {
         self.call_waiting(now);
     }
 
-    fn begin_remote(&mut self, now: Instant, event: &SequenceEvent, begun: &SequenceBegun) {
+    /// A publisher is gone: the requests that it told of are not counted any more, since nobody will say how they end.
+    pub fn teller_left(&mut self, now: Instant, teller: u64) {
+        for booking in self.replica.sequences.forget(teller) {
+            self.give_back(now, booking);
+        }
+        self.call_waiting(now);
+    }
+
+    fn begin_remote(&mut self, now: Instant, event: &SequenceEvent, begun: &SequenceBegun, teller: u64) {
         if !self.replica.sequences.has_room() {
             return;
         }
@@ -148,7 +157,7 @@ impl Core {
             probe: false,
             owner: Owner::Replica,
         });
-        if let Some(before) = self.replica.sequences.book(&event.request_id, booking) {
+        if let Some(before) = self.replica.sequences.book(&event.request_id, booking, teller) {
             self.give_back(now, before);
         }
     }

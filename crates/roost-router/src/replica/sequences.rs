@@ -12,7 +12,15 @@ type Random = foldhash::fast::RandomState;
 #[derive(Debug, Default)]
 pub(crate) struct Sequences {
     own: HashMap<BookingId, Box<str>, Random>,
-    remote: HashMap<Box<str>, BookingId, Random>,
+    remote: HashMap<Box<str>, Remote, Random>,
+}
+
+/// A request of another frontend.
+#[derive(Clone, Copy, Debug)]
+struct Remote {
+    booking: BookingId,
+    /// Who told of it.
+    teller: u64,
 }
 
 impl Sequences {
@@ -35,21 +43,29 @@ impl Sequences {
     }
 
     /// A request of another frontend is booked. Returns the booking it had before, if it is told of again.
-    pub(crate) fn book(&mut self, request: &str, booking: BookingId) -> Option<BookingId> {
-        self.remote.insert(request.into(), booking)
+    pub(crate) fn book(&mut self, request: &str, booking: BookingId, teller: u64) -> Option<BookingId> {
+        self.remote.insert(request.into(), Remote { booking, teller }).map(|before| before.booking)
+    }
+
+    /// Forgets what `teller` told of and returns the bookings.
+    pub(crate) fn forget(&mut self, teller: u64) -> Vec<BookingId> {
+        self.remote
+            .extract_if(|_, remote| remote.teller == teller)
+            .map(|(_, remote)| remote.booking)
+            .collect()
     }
 
     pub(crate) fn booking(&self, request: &str) -> Option<BookingId> {
-        self.remote.get(request).copied()
+        self.remote.get(request).map(|remote| remote.booking)
     }
 
     pub(crate) fn end(&mut self, request: &str) -> Option<BookingId> {
-        self.remote.remove(request)
+        self.remote.remove(request).map(|remote| remote.booking)
     }
 
     /// Forgets requests of other frontends whose booking is over.
     pub(crate) fn retain(&mut self, lives: impl Fn(BookingId) -> bool) {
-        self.remote.retain(|_, booking| lives(*booking));
+        self.remote.retain(|_, remote| lives(remote.booking));
     }
 
     pub(crate) fn remote(&self) -> usize {

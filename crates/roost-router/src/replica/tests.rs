@@ -54,7 +54,7 @@ impl Frontend {
                 Outbound::Binding(event) => {
                     self.core.apply_binding(self.now, event);
                 }
-                Outbound::Sequence(event) => self.core.apply_sequence(self.now, event),
+                Outbound::Sequence(event) => self.core.apply_sequence(self.now, event, event.origin),
             }
         }
     }
@@ -292,7 +292,7 @@ fn a_request_of_a_frontend_that_is_gone_ends_after_one_to_two_intervals() {
         origin: 2,
         step: SequenceStep::PrefillCompleted,
     };
-    here.core.apply_sequence(here.now, &done);
+    here.core.apply_sequence(here.now, &done, done.origin);
     here.now += Duration::from_secs(300);
     assert_eq!(here.core.expire(here.now).bookings, 1, "the one that is silent");
     assert_eq!(here.core.snapshot(here.now).active_requests, 2);
@@ -301,4 +301,20 @@ fn a_request_of_a_frontend_that_is_gone_ends_after_one_to_two_intervals() {
     here.now += Duration::from_secs(300);
     here.core.expire(here.now);
     assert_eq!(here.core.snapshot(here.now).active_requests, 1, "ours lasts as long as it runs");
+}
+
+#[test]
+fn requests_of_a_frontend_that_went_are_not_counted_any_more() {
+    let (mut a, mut b, mut c) = (Frontend::new(1, 2), Frontend::new(2, 2), Frontend::new(3, 2));
+    a.place("r1", "s1");
+    b.place("r2", "s2");
+    for events in [a.core.take_outbound(), b.core.take_outbound()] {
+        c.hear(&Vec::from(events));
+    }
+    let requests = |frontend: &Frontend| frontend.load().iter().map(|load| load.2).sum::<u32>();
+    assert_eq!(requests(&c), 2);
+    c.core.teller_left(c.now, 1);
+    assert_eq!(requests(&c), 1, "the other's stays");
+    c.core.teller_left(c.now, 2);
+    assert!(c.load().iter().all(|load| *load == (0, 0, 0)), "{:?}", c.load());
 }

@@ -41,16 +41,22 @@ impl Driver {
                 true
             }
             None => {
-                ended.push(running.plan.content.clone());
+                ended.push((running.plan.content.clone(), running.plan.publisher_id));
                 false
             }
         });
-        for content in ended {
-            // A rank whose source has gone while its worker stays is not indexed any more.
-            if let Content::Kv { rank, epoch, .. } = content
-                && self.state.worker(rank.worker).is_some_and(|info| info.epoch == epoch)
-            {
-                self.emit(Update::KvReset { rank, epoch }).await?;
+        for (content, publisher) in ended {
+            match content {
+                // A rank whose source has gone while its worker stays is not indexed any more.
+                Content::Kv { rank, epoch, .. } => {
+                    if self.state.worker(rank.worker).is_some_and(|info| info.epoch == epoch) {
+                        self.emit(Update::KvReset { rank, epoch }).await?;
+                    }
+                }
+                Content::Shared { topic: Topic::ActiveSequences, scope } => {
+                    self.emit(Update::SequencesEnded { scope, publisher }).await?;
+                }
+                Content::Shared { .. } => {}
             }
         }
         for plan in wanted {

@@ -32,8 +32,8 @@ impl Driver {
             Signal::Load(load) => return self.load(received.id, &load).await,
             Signal::Sequences(events) => {
                 let Content::Shared { scope, .. } = &running.plan.content else { return Ok(()) };
-                let scope = scope.clone();
-                return self.emit(Update::Sequences { scope, events }).await;
+                let (scope, publisher) = (scope.clone(), running.plan.publisher_id);
+                return self.emit(Update::Sequences { scope, publisher, events }).await;
             }
             Signal::Binding(event) => {
                 let Content::Shared { scope, .. } = &running.plan.content else { return Ok(()) };
