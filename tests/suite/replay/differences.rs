@@ -81,7 +81,6 @@ pub(super) const LIST: &[Entry] = &[
     },
     Entry { key: "instance-path", cases: "health", paths: "body.instances*.tcp" },
     Entry { key: "echo", cases: "completion_echo", paths: "status body.* engine*" },
-    Entry { key: "batch", cases: "completion_batch", paths: "status body.* engine*" },
     Entry {
         key: "token-counts",
         cases: "responses_input_tokens messages_*",
