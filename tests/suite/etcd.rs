@@ -6,31 +6,19 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use roost_cluster::discovery::Snapshot;
-use roost_cluster::record::{Bucket, EndpointId, RecordKey};
+use roost_cluster::record::{Bucket, RecordKey};
 use roost_cluster::{Discovery, DiscoveryError, EtcdConfig, EtcdDiscovery, Pem, TlsIdentity};
 use roost_tests::http::PATIENCE;
 use roost_tests::{Certificates, Cluster, Etcd, Gate, MODEL, Options, Peers, Request};
 use roost_worker::ModelFiles;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::sync::watch;
+
+use crate::records::{key, seen};
 
 /// About the shortest that etcd grants.
 const SHORT: Duration = Duration::from_secs(2);
 const HOLD: Duration = Duration::from_secs(10);
-
-fn key(id: u64) -> RecordKey {
-    RecordKey::instance(&EndpointId::new("dynamo", "backend", "generate"), id)
-}
-
-async fn seen(
-    watch: &mut watch::Receiver<Arc<Snapshot>>,
-    what: &str,
-    condition: impl FnMut(&Arc<Snapshot>) -> bool,
-) -> Result<Arc<Snapshot>> {
-    let found = tokio::time::timeout(PATIENCE, watch.wait_for(condition)).await;
-    Ok(found.with_context(|| format!("never seen: {what}"))??.clone())
-}
 
 fn has(snapshot: &Snapshot, ids: &[u64]) -> bool {
     let found: BTreeSet<&RecordKey> = snapshot.records.keys().collect();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use roost_cluster::discovery::Snapshot;
-use roost_cluster::record::{EndpointId, RecordKey};
+use roost_cluster::record::RecordKey;
 use roost_cluster::{
     Discovery, DiscoveryError, KubernetesConfig, KubernetesDiscovery, KubernetesMode, Pem, PodIdentity,
     TlsIdentity,
@@ -18,20 +18,8 @@ use roost_tests::kubernetes::Asked;
 use roost_tests::{Certificates, Gate, KubeApi, MODEL, Options};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::sync::watch;
 
-fn key(id: u64) -> RecordKey {
-    RecordKey::instance(&EndpointId::new("dynamo", "backend", "generate"), id)
-}
-
-async fn seen(
-    watch: &mut watch::Receiver<Arc<Snapshot>>,
-    what: &str,
-    condition: impl FnMut(&Arc<Snapshot>) -> bool,
-) -> Result<Arc<Snapshot>> {
-    let found = tokio::time::timeout(PATIENCE, watch.wait_for(condition)).await;
-    Ok(found.with_context(|| format!("never seen: {what}"))??.clone())
-}
+use crate::records::{key, seen};
 
 fn has(snapshot: &Snapshot, ids: &[u64]) -> bool {
     let found: BTreeSet<&RecordKey> = snapshot.records.keys().collect();

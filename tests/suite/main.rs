@@ -32,6 +32,7 @@ mod pages;
 mod plane;
 mod queue;
 mod readiness;
+mod records;
 mod replay;
 mod replicas;
 mod responses;
