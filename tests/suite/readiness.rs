@@ -113,6 +113,15 @@ async fn until_held(cluster: &Cluster, count: f64) -> Result<()> {
         .await
 }
 
+/// Until the frontend has read the worker's card: before, it knows of no such model.
+async fn until_one_of_two(cluster: &Cluster) -> Result<()> {
+    cluster
+        .until("the model waits for its second worker", async || {
+            Ok(cluster.get(READY).send().await?.text().contains("initial number"))
+        })
+        .await
+}
+
 #[tokio::test]
 async fn requests_wait_for_a_model_that_will_be_ready_soon() -> Result<()> {
     let mut options = Options::new(0).with(|config| {
@@ -122,11 +131,7 @@ async fn requests_wait_for_a_model_that_will_be_ready_soon() -> Result<()> {
     options.config.route.min_initial_workers = 2;
     let mut cluster = options.start().await?;
     cluster.add_worker(MODEL).await?;
-    cluster
-        .until("it is announced", async || {
-            Ok(!cluster.get(READY).send().await?.text().contains("looked for"))
-        })
-        .await?;
+    until_one_of_two(&cluster).await?;
     // Small and large, streamed and not: read where it came in, or on another thread.
     let long = "word ".repeat(10_000);
     let mut waiting = Vec::new();
@@ -159,6 +164,7 @@ async fn requests_wait_for_a_model_only_so_long() -> Result<()> {
     options.config.route.min_initial_workers = 2;
     let mut cluster = options.start().await?;
     cluster.add_worker(MODEL).await?;
+    until_one_of_two(&cluster).await?;
     let refused = cluster.chat("@@hello@@").send().await?;
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{}", refused.text());
     assert!(refused.text().contains("initial number"), "{}", refused.text());
