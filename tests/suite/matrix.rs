@@ -37,8 +37,6 @@ enum Fate {
     TerminatedMeanwhile,
     /// `SIGTERM` when all is said but the end.
     TerminatedAtTheEnd,
-    /// It is slow, but within every limit.
-    Slow,
 }
 
 /// What the client gets.
@@ -61,7 +59,7 @@ use Outcome::{Error, Whole};
 
 /// Fate, moment, outcome on a leg that answers, whether a limit has to pass.
 fn answering() -> Vec<(&'static str, Fate, Outcome, bool)> {
-    use Fault::{BadItemAfter, CloseAfter, CrashAfter, LatePrologue, Misbehave, StallAfter};
+    use Fault::{BadItemAfter, CloseAfter, CrashAfter, LatePrologue, Misbehave, PauseAfter, StallAfter};
     use Misbehaviour::{CloseBeforeAck, CloseBeforePrologue, GarbledAck, GarbledPrologue, LateAck};
     let fault = Fate::Fault;
     vec![
@@ -69,7 +67,7 @@ fn answering() -> Vec<(&'static str, Fate, Outcome, bool)> {
         ("kill -9 after the acknowledgement", Fate::KilledAfterAck, Whole, false),
         ("kill -9 after the prologue", fault(CrashAfter(0)), Whole, false),
         ("kill -9 in the middle", fault(CrashAfter(2)), Error(503), false),
-        ("kill -9 at the end", fault(CrashAfter(ITEMS)), Whole, false),
+        ("kill -9 at the end", fault(CrashAfter(ITEMS)), Error(503), false),
         ("SIGSTOP before the acknowledgement", fault(Fault::NoAck), Whole, true),
         ("SIGSTOP after the acknowledgement", fault(Fault::NoCallHome), Whole, true),
         ("SIGSTOP before the prologue", fault(Fault::NoPrologue), Whole, true),
@@ -80,12 +78,12 @@ fn answering() -> Vec<(&'static str, Fate, Outcome, bool)> {
         ("network cut after the acknowledgement", fault(Misbehave(CloseBeforePrologue)), Whole, false),
         ("network cut after the prologue", fault(CloseAfter(0)), Whole, false),
         ("network cut in the middle", fault(CloseAfter(2)), Error(503), false),
-        ("network cut at the end", fault(CloseAfter(ITEMS)), Whole, false),
+        ("network cut at the end", fault(CloseAfter(ITEMS)), Error(503), false),
         ("garbage before the acknowledgement", fault(Misbehave(GarbledAck)), Whole, false),
         ("garbage after the acknowledgement", fault(Misbehave(GarbledPrologue)), Whole, false),
         ("garbage after the prologue", fault(BadItemAfter(0)), Whole, false),
         ("garbage in the middle", fault(BadItemAfter(2)), Error(500), false),
-        ("garbage at the end", fault(BadItemAfter(ITEMS)), Whole, false),
+        ("garbage at the end", fault(BadItemAfter(ITEMS)), Error(500), false),
         ("overload", fault(Fault::Overloaded), Whole, false),
         ("not served", fault(Fault::Unavailable("gone".into())), Whole, false),
         ("SIGTERM before the request", Fate::Terminated, Whole, false),
@@ -94,7 +92,9 @@ fn answering() -> Vec<(&'static str, Fate, Outcome, bool)> {
         ("SIGTERM at the end", Fate::TerminatedAtTheEnd, Whole, false),
         ("slow before the acknowledgement", fault(Misbehave(LateAck(SLOW))), Whole, false),
         ("slow after the acknowledgement", fault(LatePrologue(SLOW)), Whole, false),
-        ("slow after the prologue, in the middle and at the end", Fate::Slow, Whole, false),
+        ("slow after the prologue", fault(PauseAfter(0, SLOW)), Whole, false),
+        ("slow in the middle", fault(PauseAfter(2, SLOW)), Whole, false),
+        ("slow at the end", fault(PauseAfter(ITEMS, SLOW)), Whole, false),
     ]
 }
 
@@ -102,15 +102,18 @@ fn answering() -> Vec<(&'static str, Fate, Outcome, bool)> {
 /// Once decode has begun, nothing that happens here matters.
 fn prefilling() -> Vec<(&'static str, Fate, Outcome, bool)> {
     let outcome = |name: &str, usual: Outcome| match name {
-        name if name.ends_with("in the middle") => Whole,
+        name if name.ends_with("in the middle") || name.ends_with("at the end") => Whole,
         _ => usual,
     };
+    // Of two items instead of six.
+    let early = |items: u64| items.min(2) / 2 + items / ITEMS;
     let fates = answering().into_iter().map(|(name, fate, usual, waits)| {
         let fate = match fate {
-            Fate::Fault(Fault::CrashAfter(n)) => Fate::Fault(Fault::CrashAfter(n.min(2) / 2 + n / ITEMS)),
-            Fate::Fault(Fault::StallAfter(n)) => Fate::Fault(Fault::StallAfter(n.min(2) / 2 + n / ITEMS)),
-            Fate::Fault(Fault::CloseAfter(n)) => Fate::Fault(Fault::CloseAfter(n.min(2) / 2 + n / ITEMS)),
-            Fate::Fault(Fault::BadItemAfter(n)) => Fate::Fault(Fault::BadItemAfter(n.min(2) / 2 + n / ITEMS)),
+            Fate::Fault(Fault::CrashAfter(n)) => Fate::Fault(Fault::CrashAfter(early(n))),
+            Fate::Fault(Fault::StallAfter(n)) => Fate::Fault(Fault::StallAfter(early(n))),
+            Fate::Fault(Fault::PauseAfter(n, by)) => Fate::Fault(Fault::PauseAfter(early(n), by)),
+            Fate::Fault(Fault::CloseAfter(n)) => Fate::Fault(Fault::CloseAfter(early(n))),
+            Fate::Fault(Fault::BadItemAfter(n)) => Fate::Fault(Fault::BadItemAfter(early(n))),
             other => other,
         };
         (name, fate, outcome(name, usual), waits)
@@ -224,7 +227,6 @@ async fn run(leg: Leg, cells: Vec<(&'static str, Fate, Outcome, bool)>) -> Resul
                     script = "@@slow@@";
                     leaving = Some(cluster.workers.remove(at));
                 }
-                Fate::Slow => script = "@@slow@@",
             }
             let greeting = cluster.metric_sum("dynamo_frontend_output_tokens_total", "").await?;
             let meanwhile = async {

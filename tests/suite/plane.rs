@@ -285,10 +285,8 @@ async fn every_fault_of_the_reference_worker_has_its_status() -> Result<()> {
         ("ref:no_callhome", 504, None),
         ("ref:mid_close", 503, Some(503)),
         ("ref:no_sentinel", 200, None),
-        // The peer's frontend calls these 503 and 500. The engine has said how the answer ends before the stream goes
-        // wrong, so nothing of it is missing: ours gives it.
-        ("ref:no_final", 200, None),
-        ("ref:two_final", 200, None),
+        ("ref:no_final", 503, Some(503)),
+        ("ref:two_final", 500, Some(500)),
         ("ref:batch", 200, None),
         ("ref:gap", 200, None),
         ("ref:removed", 200, None),

@@ -19,6 +19,8 @@ pub(crate) struct Failure {
     blames_worker: bool,
     /// The worker had taken the request and was lost with it.
     pub(crate) lost_worker: bool,
+    /// Nothing went wrong but that we waited no longer.
+    pub(crate) impatience: bool,
     /// It is the prefill leg that failed.
     in_prefill: bool,
     /// Text that may be shown, from whoever may speak to clients.
@@ -51,6 +53,7 @@ impl Failure {
             retryable,
             blames_worker,
             lost_worker: false,
+            impatience: false,
             in_prefill: false,
             public: None,
             code: None,
@@ -80,7 +83,8 @@ impl Failure {
 
     /// The worker said nothing for too long after it had begun to answer.
     pub(crate) fn silence() -> Self {
-        Self::new(Kind::Deadline, true, true, "no frame from the worker within the silence limit")
+        let detail = "no frame from the worker within the silence limit";
+        Failure { impatience: true, ..Self::new(Kind::Deadline, true, true, detail) }
     }
 
     /// The worker took the request and gave no first token in time.
@@ -106,7 +110,8 @@ impl Failure {
     /// This frontend goes down and can wait no longer.
     pub(crate) fn shutting_down() -> Self {
         let public = Some("The service is shutting down. Please retry.".to_owned());
-        Failure { public, ..Self::new(Kind::Unavailable, false, false, "cut at the end of the drain") }
+        let detail = "cut at the end of the drain";
+        Failure { public, impatience: true, ..Self::new(Kind::Unavailable, false, false, detail) }
     }
 
     /// The worker ended the request as cancelled, which nobody asked for.

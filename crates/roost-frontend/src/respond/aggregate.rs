@@ -66,8 +66,7 @@ async fn fold(
         match item {
             None => return Ok(()),
             Some(Ok(item)) => next = Some(item),
-            // The answer is whole: what went wrong afterwards costs at most the worker's usage numbers.
-            Some(Err(_)) if choices.is_finished() => return Ok(()),
+            Some(Err(failure)) if choices.is_finished() && failure.impatience => return Ok(()),
             Some(Err(failure)) => return Err(failure),
         }
     }

@@ -30,7 +30,8 @@ pub(crate) struct AnswerBody {
     /// A sign of life goes out after this much silence.
     keep_alive: Option<Duration>,
     out: BytesMut,
-    finish_sent: bool,
+    /// Every choice has its reason. The last are shown when the worker's stream has ended as it should.
+    finished: bool,
     /// Last sign of the worker.
     heard: Instant,
     /// Last bytes to the client.
@@ -84,7 +85,7 @@ impl AnswerBody {
             finisher,
             keep_alive,
             out: BytesMut::with_capacity(EVENT_BYTES),
-            finish_sent: false,
+            finished: false,
             heard: now,
             spoke: now,
             timer: None,
@@ -145,6 +146,16 @@ impl AnswerBody {
             writer.piece(out, index, piece, logprobs, usage);
             logprobs.clear();
         });
+        self.choices.return_ids(ids);
+        self.finished = self.choices.is_finished();
+        if !self.finished {
+            self.write_ends();
+        }
+    }
+
+    fn write_ends(&mut self) {
+        let (writer, out, finisher) = (&mut self.writer, &mut self.out, &self.finisher);
+        let mut ids = self.choices.take_ids();
         self.choices.take_ends(|index, end, usage| {
             if let Some(nvext) = finisher.last_nvext(&ids, end.finish, end.stop) {
                 writer.set_nvext(nvext);
@@ -154,10 +165,10 @@ impl AnswerBody {
             end.logprobs.clear();
         });
         self.choices.return_ids(ids);
-        self.finish_sent = self.choices.is_finished();
     }
 
     fn complete(&mut self) {
+        self.write_ends();
         self.writer.end(&mut self.out, self.choices.usage());
         self.finisher.succeed(&self.choices);
         if let State::Streaming(answers) = std::mem::replace(&mut self.state, State::Done) {
@@ -166,9 +177,7 @@ impl AnswerBody {
     }
 
     fn fail(&mut self, failure: Failure) {
-        if self.finish_sent {
-            // The answer is whole: what went wrong afterwards costs at most the worker's usage numbers.
-            tracing::debug!(%failure, "worker stream ended badly after its finish reason");
+        if self.finished && failure.impatience {
             self.complete();
             return;
         }
@@ -184,7 +193,7 @@ impl AnswerBody {
         loop {
             let now = Instant::now();
             // Only the end mark is missing, and perhaps usage: not worth a long wait.
-            let silent_at = self.finish_sent.then(|| self.heard + super::END_WAIT);
+            let silent_at = self.finished.then(|| self.heard + super::END_WAIT);
             let quiet_at = self.keep_alive.map(|limit| self.spoke + limit);
             if silent_at.is_some_and(|at| at <= now) && matches!(self.state, State::Streaming(_)) {
                 self.complete();

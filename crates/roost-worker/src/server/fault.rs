@@ -29,6 +29,8 @@ pub enum Fault {
     Refuse(Box<DynamoError>),
     /// Send this many items and then nothing, without closing.
     StallAfter(u64),
+    /// Send this many items, and what follows after this time.
+    PauseAfter(u64, Duration),
     /// Send this many items and close.
     CloseAfter(u64),
     /// Send this many items and then one that cannot be decoded.
@@ -101,9 +103,11 @@ impl Faults {
     /// The fault of an answer's items that is due, if one is.
     pub(super) fn items(&self) -> Option<Fault> {
         self.take(|fault| match fault {
-            Fault::StallAfter(_) | Fault::CloseAfter(_) | Fault::BadItemAfter(_) | Fault::CrashAfter(_) => {
-                Some(fault.clone())
-            }
+            Fault::StallAfter(_)
+            | Fault::PauseAfter(..)
+            | Fault::CloseAfter(_)
+            | Fault::BadItemAfter(_)
+            | Fault::CrashAfter(_) => Some(fault.clone()),
             _ => None,
         })
     }

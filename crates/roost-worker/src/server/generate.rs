@@ -67,6 +67,7 @@ impl GenerateHandler {
         Ok(Box::pin(Answer {
             outputs: self.engine.generate(request, engine_context),
             fault: self.faults.items().map(|fault| (fault, self.crash.clone())),
+            pause: None,
             stopped: stopped(context.cancellation.clone()),
             cancel,
             log: AnswerLog {
@@ -114,6 +115,8 @@ fn stopped(cancellation: Cancellation) -> Option<BoxFuture<'static, ()>> {
 struct Answer {
     outputs: OutputStream,
     fault: Option<(Fault, CancellationToken)>,
+    /// Until then nothing more is said.
+    pause: Option<Pin<Box<tokio::time::Sleep>>>,
     /// Resolves when the frontend asks for an end; `None` afterwards.
     stopped: Option<BoxFuture<'static, ()>>,
     cancel: Cancel,
@@ -131,6 +134,16 @@ impl Stream for Answer {
             answer.stopped = None;
             answer.cancel.stop();
             answer.log.cancelled(CancelKind::Stop);
+        }
+        if let Some((Fault::PauseAfter(count, by), _)) = &answer.fault
+            && answer.log.items >= *count
+        {
+            answer.pause = Some(Box::pin(tokio::time::sleep(*by)));
+            answer.fault = None;
+        }
+        if let Some(pause) = &mut answer.pause {
+            ready!(pause.as_mut().poll(context));
+            answer.pause = None;
         }
         if let Some((fault, crash)) = &answer.fault
             && let Some(misdeed) = answer.log.misdeed(fault, crash)
