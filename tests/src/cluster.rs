@@ -273,6 +273,8 @@ impl Cluster {
         config.crash = exit;
         config.codec_for_journal = Some(codec);
         config.listen.transport = options.client.transport.clone();
+        config.listen.max_message_bytes =
+            config.listen.max_message_bytes.max(options.client.max_message_bytes);
         config.journal = Arc::new(Journal::new(100_000));
         if let Some(events) = &mut config.events {
             events.nats = options.nats.clone();

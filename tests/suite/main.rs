@@ -19,6 +19,7 @@ mod fields;
 mod hostile;
 mod interop;
 mod kubernetes;
+mod large;
 mod limits;
 mod matrix;
 mod memory;

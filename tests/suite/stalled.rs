@@ -3,17 +3,17 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use roost_tests::{Cluster, MODEL, Options};
 use roost_worker::Finish;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 
-/// Fewer than the case's 50: the mock engine keeps the whole script of each.
-const CLIENTS: usize = 8;
-/// Items of an answer, one token each: many times what the system keeps of a connection on its way.
-const ITEMS: u64 = 300_000;
+const CLIENTS: usize = 50;
+/// Items of an answer, and tokens of an item: many times what the system keeps of a connection on its way.
+const ITEMS: u64 = 50_000;
+const PER_ITEM: u64 = 30;
 
 /// Asks for an endless answer with a tiny window, and reads nothing.
 async fn stuck(address: SocketAddr) -> Result<TcpStream> {
@@ -32,6 +32,13 @@ async fn stuck(address: SocketAddr) -> Result<TcpStream> {
     Ok(stream)
 }
 
+/// Resident set, KiB.
+fn resident() -> Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse()?)
+}
+
 async fn until_running(cluster: &Cluster, count: usize) -> Result<()> {
     let running = async || Ok(cluster.workers[0].journal().requests().len() >= count);
     cluster.until("the worker has the requests", running).await
@@ -40,7 +47,7 @@ async fn until_running(cluster: &Cluster, count: usize) -> Result<()> {
 fn options() -> Options {
     let mut options = Options::new(1);
     options.context_length = 2_000_000;
-    let flood = json!([{"text_repeat": ["z", ITEMS], "per": 1}, {"finish": "stop"}]);
+    let flood = json!([{"text_repeat": ["z", ITEMS * PER_ITEM], "per": PER_ITEM}, {"finish": "stop"}]);
     options.scripts.insert("flood", serde_json::from_value(flood).expect("steps"));
     options
 }
@@ -62,15 +69,19 @@ async fn until_held_back(cluster: &Cluster) -> Result<f64> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn c_str_05_clients_that_do_not_read_hold_their_own_answers_back() -> Result<()> {
     let cluster = options().start().await?;
+    let before = resident()?;
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
         clients.push(stuck(cluster.address).await?);
     }
     until_running(&cluster, CLIENTS).await?;
     let tokens = until_held_back(&cluster).await?;
-    let whole = (CLIENTS as u64 * ITEMS) as f64;
+    let whole = (CLIENTS as u64 * ITEMS * PER_ITEM) as f64;
     assert!(tokens < whole / 2.0, "{tokens} of {whole} tokens were taken from the worker");
     assert_eq!(cluster.workers[0].journal().finished().len(), 0, "no answer has come to its end");
+    // Of this process, so the worker's part is in it.
+    let each = resident()?.saturating_sub(before) / CLIENTS as u64;
+    assert!(each < 2048, "{each} KiB more for each client");
     for _ in 0..20 {
         let reply = cluster.chat("@@hello@@").send().await?;
         assert_eq!(reply.status, 200, "{}", reply.text());

@@ -24,11 +24,23 @@ pub(super) struct Generation {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Act {
     Pause(Duration),
-    Emit { index: u32, ids: Vec<u32>, logprob: Option<f64> },
+    /// The same item so many times: what is repeated a million times is kept once.
+    Emit {
+        index: u32,
+        ids: Vec<u32>,
+        logprob: Option<f64>,
+        times: usize,
+    },
     Raw(Box<EngineOutput>),
     Fail(EngineError),
     Exit,
-    Finish { choices: u32, reason: FinishReason, ids: Vec<u32>, cached: Option<u64>, usage: bool },
+    Finish {
+        choices: u32,
+        reason: FinishReason,
+        ids: Vec<u32>,
+        cached: Option<u64>,
+        usage: bool,
+    },
 }
 
 /// The most tokens a request may generate: its own limit or the default, within the context.
@@ -141,7 +153,8 @@ pub(super) fn compile(
 
 /// Tokens for which a scripted answer needs blocks.
 pub(super) fn reserved_tokens(acts: &[Act]) -> usize {
-    let said = acts.iter().map(|act| if let Act::Emit { ids, .. } = act { ids.len() } else { 0 });
+    let said =
+        acts.iter().map(|act| if let Act::Emit { ids, times, .. } = act { ids.len() * times } else { 0 });
     said.sum::<usize>().min(RESERVED_SCRIPT_TOKENS)
 }
 
@@ -163,7 +176,15 @@ fn say(step: &Step, codec: &TextCodec, left: &mut usize, acts: &mut Vec<Act>) ->
         if let Some(gap) = step.gap.filter(|_| number > 0) {
             acts.push(Act::Pause(gap));
         }
-        let choice = |index| Act::Emit { index, ids: ids.to_vec(), logprob: step.logprobs };
+        if let Some(Act::Emit { ids: before, times, .. }) = acts.last_mut()
+            && number > 0
+            && step.choices.is_none()
+            && before == ids
+        {
+            *times += 1;
+            continue;
+        }
+        let choice = |index| Act::Emit { index, ids: ids.to_vec(), logprob: step.logprobs, times: 1 };
         acts.extend((0..step.choices.unwrap_or(1)).map(choice));
     }
     if cut {

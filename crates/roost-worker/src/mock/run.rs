@@ -233,17 +233,19 @@ impl Run<'_> {
         let mut sent = 0;
         for act in acts {
             match act {
-                Act::Emit { index, ids, logprob } => {
-                    if index == 0 {
-                        sequence.generated(&ids);
+                Act::Emit { index, ids, logprob, times } => {
+                    for _ in 0..times {
+                        if index == 0 {
+                            sequence.generated(&ids);
+                        }
+                        sent += ids.len();
+                        let mut output = items::tokens(index, &ids);
+                        items::add_logprobs(&mut output, self.request, None);
+                        if let Some(logprob) = logprob {
+                            output.log_probs = Some(vec![logprob; ids.len()]);
+                        }
+                        self.send(output).await?;
                     }
-                    sent += ids.len();
-                    let mut output = items::tokens(index, &ids);
-                    items::add_logprobs(&mut output, self.request, None);
-                    if let Some(logprob) = logprob {
-                        output.log_probs = Some(vec![logprob; ids.len()]);
-                    }
-                    self.send(output).await?;
                 }
                 Act::Raw(output) => self.send(*output).await?,
                 Act::Finish { choices, reason, ids, cached, usage } => {
