@@ -87,7 +87,6 @@ async fn twenty(cluster: &Cluster, chunked: bool) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "the case's own sizes; prints memory"]
-#[expect(clippy::print_stdout, reason = "for docs/edge.md")]
 async fn c_sec_01_bodies_of_the_sizes_of_the_case() -> Result<()> {
     let mut options = Options::new(1);
     // A token of the test model is a byte.
