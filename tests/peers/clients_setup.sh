@@ -16,7 +16,7 @@ for package in "${python[@]}"; do
     || echo "clients: ${package%%==*} cannot be installed"
 done
 
-node=(ai@5 @ai-sdk/openai-compatible@1 zod@4 @openai/codex)
+node=(ai@5 @ai-sdk/openai-compatible@1 zod@4 @openai/codex@0.171.0)
 for package in "${node[@]}"; do
   npm install --prefix "$dir/node" --no-audit --no-fund --silent "$package" \
     || echo "clients: $package cannot be installed"

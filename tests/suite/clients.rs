@@ -35,14 +35,19 @@ async fn cluster() -> Result<Cluster> {
         )
     };
     let end = json!({"finish": "stop"});
+    // What the command prints names the script of the next answer; the command itself names none.
+    let call = json!({"name": "exec_command", "arguments": {"cmd": "echo @@hel''lo@@"}});
+    let shell = format!("<tool_call>\n{call}\n</tool_call>");
     let scripts = json!({
         "hello": [{"text": "hello"}, end],
         "json": [{"text": "{\"city\": \"Paris\", \"days\": 3}", "per": 5}, end],
         "calls": [{"text": format!("{}\n{}", calls("Paris"), calls("Rome")), "per": 7}, end],
         "drip": [{"text_repeat": ["x", 400], "per": 1, "gap_s": 0.05}, end],
-        "shell": [{"text": "<tool_call>\n{\"name\": \"shell\", \"arguments\": {\"command\": [\"echo\", \"@@hel\" \"lo@@\"]}}\n</tool_call>"}, end],
+        "shell": [{"text": shell}, end],
     });
     let mut options = Options::new(1);
+    // The agent begins with 40,000 bytes of instructions and tools, each of which is a token here.
+    options.context_length = 200_000;
     options.scripts = ScriptBook::from_json(&scripts.to_string()).context("scripts")?;
     options.parsers = (Some("hermes"), None);
     options.start().await
@@ -110,6 +115,48 @@ async fn the_ai_sdk() -> Result<()> {
     let text = run(Path::new("node"), &arguments, &[], &dir).await?;
     assert!(text.contains("ai "), "{text}");
     Ok(())
+}
+
+/// An agent as people run it: it asks over the Responses API, runs the command that the model calls for, and comes back
+/// with what it printed, as turns of one session.
+#[tokio::test]
+async fn the_codex_agent() -> Result<()> {
+    let program = "node/node_modules/.bin/codex";
+    let Some(dir) = clients(program) else { return Ok(()) };
+    let cluster = cluster().await?;
+    let home = tempfile::TempDir::new()?;
+    let base = format!("http://{}/v1", cluster.address);
+    let config = format!(
+        "model = \"{MODEL}\"\nmodel_provider = \"roost\"\n[model_providers.roost]\nname = \"roost\"\n\
+         base_url = \"{base}\"\nwire_api = \"responses\"\nrequires_openai_auth = false\n"
+    );
+    std::fs::write(home.path().join("config.toml"), config)?;
+    let place = home.path().to_str().context("path")?;
+    let variables = [("CODEX_HOME", place), ("HOME", place)];
+    let arguments =
+        ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access", "--json", "@@shell@@"];
+    let text = run(&dir.join(program), &arguments, &variables, home.path()).await?;
+    let events: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let of = |kind: &str| {
+        let done = events.iter().filter(|event| event["type"] == "item.completed");
+        done.map(|event| &event["item"]).find(|item| item["type"] == kind).with_context(|| text.clone())
+    };
+    let command = of("command_execution")?;
+    assert_eq!((&command["exit_code"], &command["aggregated_output"]), (&json!(0), &json!("@@hello@@\n")));
+    assert_eq!(of("agent_message")?["text"], "hello");
+    let end = events.last().context("events")?;
+    assert_eq!(
+        (&end["type"], &end["usage"]["input_tokens"].is_u64()),
+        (&json!("turn.completed"), &true),
+        "{end}"
+    );
+    // It names its session by itself.
+    let seen = cluster.workers[0].journal().requests();
+    let sessions: Vec<_> =
+        seen.iter().filter_map(|seen| Some(&seen.request.agent_context.as_ref()?.session_id)).collect();
+    assert!(sessions.len() == 2 && sessions[0] == sessions[1], "{sessions:?}");
+    assert_eq!(cluster.metric_sum("roost_affinity_turns_total", "hit").await?, 1.0);
+    cluster.until_idle().await
 }
 
 /// The document is fed to schemathesis: no request that it allows may break the server, and answers are as it says.
