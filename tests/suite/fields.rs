@@ -408,9 +408,9 @@ async fn what_cannot_be_done_is_refused_and_named() -> Result<()> {
         (json!({"response_format": {"type": "xml"}}), 400, "response_format.type"),
         (json!({"nvext": {"dp_rank": "x"}}), 400, "nvext.dp_rank"),
         (
-            json!({"nvext": {"routing_constraints": {"required_taints": ["gold"]}}}),
-            501,
-            "nvext.routing_constraints.required_taints",
+            json!({"nvext": {"routing_constraints": {"required_taints": vec!["gold"; 65]}}}),
+            400,
+            "nvext.routing_constraints",
         ),
         (json!({"messages": []}), 400, "messages"),
         (json!({"messages": "x"}), 400, "messages"),
@@ -445,6 +445,15 @@ async fn bodies_that_are_almost_json() -> Result<()> {
     let text = cluster.workers[0].journal().requests()[0].text.clone().unwrap_or_default();
     assert!(text.contains("a\tb\u{1}c\nd"), "{text:?}");
 
+    // Within a message the last one counts, as in Python.
+    let order = format!(
+        r#"{{"model":"{MODEL}","messages":[{{"role":"system","content":"first","role":"user","content":"@@hello@@"}}]}}"#
+    );
+    let reply = send(order.into_bytes()).await?;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let prompt = seen(&cluster)?["token_ids"].clone();
+    send(chat("").into_bytes()).await?;
+    assert_eq!(prompt, seen(&cluster)?["token_ids"], "as if the last had been the only one");
     let twice = chat("").replacen("{", &format!(r#"{{"model":"{MODEL}","#), 1);
     let reply = send(twice.into_bytes()).await?;
     assert!(reply.status == 400 && reply.text().contains("duplicate field `model`"), "{}", reply.text());

@@ -84,6 +84,7 @@ async fn cluster(peers: &Peers, (tool, reasoning): (Option<&str>, Option<&str>))
         tool_call_parser: tool.map(str::to_owned),
         reasoning_parser: reasoning.map(str::to_owned),
         bootstrap: None,
+        runtime_config: Map::new(),
         runtime_data: Map::new(),
     };
     cluster.add_engine(Arc::new(ScriptedEngine::new(card, tokenizer))).await?;
@@ -163,7 +164,9 @@ fn events_of(reply: &Reply) -> Vec<Value> {
                 }
                 _ => {
                     let comment = line.strip_prefix(':').unwrap_or(line).trim();
-                    event.insert("comment".into(), comment.into());
+                    // The recorder read it as JSON.
+                    let text: Option<String> = serde_json::from_str(comment).ok();
+                    event.insert("comment".into(), text.unwrap_or_else(|| comment.to_owned()).into());
                 }
             }
         }
@@ -220,6 +223,10 @@ fn normal(value: &Value) -> Value {
                     ("created" | "created_at" | "completed_at", _) => "<time>".into(),
                     ("prefill_worker_id" | "decode_worker_id" | "instance_id", Value::Number(_)) => {
                         "<instance>".into()
+                    }
+                    ("request_received_ms", Value::Number(_)) => "<number>".into(),
+                    (name, Value::Number(_)) if name.ends_with("_time_ms") || name == "ttft_ms" => {
+                        "<number>".into()
                     }
                     _ => normal(value),
                 };

@@ -115,6 +115,39 @@ async fn c_sec_02_log_records_stay_one_line() -> Result<()> {
     Ok(())
 }
 
+/// What is refused is in the access log under the name that the client was told.
+#[tokio::test]
+async fn refused_requests_have_their_name_in_the_access_log() -> Result<()> {
+    let captured = Captured::default();
+    let writer = captured.clone();
+    let logs = subscriber("info", Format::Json, move || writer.clone())?;
+    let _guard = tracing::subscriber::set_default(logs);
+    let mut options = Options::new(1);
+    options.context_length = 100;
+    let cluster = options.start().await?;
+    let beyond = json!({"model": MODEL, "messages": [{"role": "user", "content": "x".repeat(300)}]});
+    let foreign = json!({"model": MODEL, "prompt": [[1_000_000]]});
+    for (path, body, named) in [
+        ("/v1/chat/completions", &beyond, Some("mine-1")),
+        ("/v1/chat/completions", &beyond, None),
+        ("/v1/completions", &foreign, Some("mine-2")),
+    ] {
+        let mut request = cluster.post(path, body).session("its session");
+        if let Some(name) = named {
+            request = request.header("x-request-id", name);
+        }
+        let reply = request.send().await?;
+        assert_eq!(reply.status, 400, "{}", reply.text());
+        let told = reply.header("x-request-id").unwrap_or_default().to_owned();
+        assert!(!told.is_empty() && named.is_none_or(|named| named == told), "{told}");
+        let text = captured.text();
+        let line = text.lines().rev().find(|line| line.contains(&told));
+        let Some(line) = line else { panic!("{told} is not in the log: {text}") };
+        assert!(line.contains("roost::access") && line.contains("its session"), "{line}");
+    }
+    Ok(())
+}
+
 /// A session id of any length keeps its worker and costs the tables no more than a short one.
 #[tokio::test]
 async fn long_session_ids_are_shortened() -> Result<()> {

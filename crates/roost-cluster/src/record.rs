@@ -18,7 +18,7 @@ pub use event::{
 };
 pub use key::{Bucket, RecordKey};
 pub(crate) use key::{percent_decode, percent_encode_into};
-pub use runtime::{BootstrapEndpoint, RuntimeConfig};
+pub use runtime::{BootstrapEndpoint, RuntimeConfig, TransferConstraint};
 
 /// Why a record could not be used. The record's key is added by whoever logs it.
 #[derive(Debug, thiserror::Error)]

@@ -77,6 +77,12 @@ pub struct HttpOptions {
     pub error_shape: ErrorShape,
     /// Whether thresholds and routing decisions can be looked at and changed over HTTP.
     pub admin_api: bool,
+    /// Honour `nvext` of requests.
+    pub nvext: bool,
+    /// Context window that lists of models tell, tokens; `None`: the card's.
+    pub context_window: Option<u64>,
+    /// Longest answer that lists of models tell, tokens.
+    pub max_output_tokens: Option<u64>,
     /// Refuse unknown request fields with 400 instead of ignoring and counting them.
     pub strict_fields: bool,
     /// Name of the member that carries reasoning text.

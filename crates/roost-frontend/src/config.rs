@@ -26,6 +26,22 @@ pub struct Config {
     pub models: ModelSource,
 }
 
+/// Limits that lists of models tell of every model, tokens.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Advertised {
+    /// In place of the card's context length.
+    pub context_window: Option<u64>,
+    /// Longest answer; no card says it.
+    pub max_output_tokens: Option<u64>,
+}
+
+impl Advertised {
+    /// The context window of a model whose card says this; 0 is nothing.
+    pub(crate) fn window_of(self, card: u32) -> Option<u64> {
+        self.context_window.or((card > 0).then_some(u64::from(card)))
+    }
+}
+
 /// HTTP side.
 #[derive(Debug, Clone)]
 pub struct Http {
@@ -70,6 +86,10 @@ pub struct Http {
     pub error_shape: ErrorShape,
     /// Unknown members of requests.
     pub fields: FieldPolicy,
+    /// Whether `nvext` of requests is honoured; otherwise only its cache salt is.
+    pub nvext: bool,
+    /// Context window and output limit that lists of models tell, in place of what cards say.
+    pub advertised: Advertised,
     /// Whether thresholds and routing decisions can be looked at and changed.
     pub admin_api: bool,
     /// Member that carries reasoning text.
@@ -220,6 +240,8 @@ impl Default for Http {
             fields: FieldPolicy::Ignore,
             admin_api: true,
             reasoning_field: "reasoning_content",
+            nvext: true,
+            advertised: Advertised::default(),
             force_usage: false,
             metadata_prefix: "x-dynamo-meta-".to_owned(),
             paths: Paths::default(),

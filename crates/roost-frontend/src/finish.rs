@@ -54,6 +54,7 @@ impl Finisher {
         model: &Arc<Model>,
         endpoint: Endpoint,
         stream: bool,
+        session: &Session,
         received: Instant,
     ) -> Self {
         let kind = if stream { RequestKind::Stream } else { RequestKind::Unary };
@@ -63,9 +64,9 @@ impl Finisher {
             overload_status: shared.config.http.overload_status,
             received,
             isl: 0,
-            request_id: String::new(),
-            session: None,
-            ends_session: false,
+            request_id: session.echo(),
+            session: session.id.clone(),
+            ends_session: session.is_final,
             extras: Extras::default(),
             prepared: None,
             expected_cached_tokens: 0,
@@ -96,12 +97,9 @@ impl Finisher {
         self.guard.tokenized(took);
     }
 
-    pub(crate) fn prepared(&mut self, isl: u64, session: &Session, extras: Extras) {
+    pub(crate) fn prepared(&mut self, isl: u64, extras: Extras) {
         self.isl = isl;
         self.prepared = Some(Instant::now());
-        self.request_id = session.echo();
-        self.session = session.id.clone();
-        self.ends_session = session.is_final;
         self.extras = extras;
         self.guard.prepared(isl);
     }

@@ -35,7 +35,7 @@ mod tokens;
 
 pub use accept::Listener;
 pub use bindings::BindingsFile;
-pub use config::{Config, Http, ModelSource, Paths, Prepare, Route};
+pub use config::{Advertised, Config, Http, ModelSource, Paths, Prepare, Route};
 pub use door::{ApiKeys, CorsOrigins};
 pub use feed::Replicas;
 pub use frontend::{Frontend, Parts};

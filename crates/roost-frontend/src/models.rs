@@ -210,7 +210,7 @@ impl Pool {
                 total_kv_blocks: runtime.total_kv_blocks,
                 max_batched_tokens: runtime.max_num_batched_tokens,
                 max_num_seqs: runtime.max_num_seqs,
-                taints: Vec::new(),
+                taints: runtime.taints().map(str::to_owned).collect(),
             });
         }
     }

@@ -13,7 +13,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use roost_kv::{Blocks, hash};
 use roost_openai::{
-    ApiError, ChatRequest, CompletionRequest, Generation, Guided, NvExt, Prompt, Raw, StreamOptions,
+    ApiError, ChatRequest, CompletionRequest, Generation, Guided, NvExt, Prompt, Raw, RoutingConstraints,
+    StreamOptions,
 };
 use roost_router::Pin;
 use roost_tokenizer::{StopIds, StopScanner, Tokenizer, without_nul};
@@ -59,6 +60,9 @@ pub(crate) struct Prepared {
     pub(crate) pin: Pin,
     /// Where its prefill leg must run, if anywhere.
     pub(crate) prefill_pin: Pin,
+    /// Properties that its workers must have, and that they had better have, by weight.
+    pub(crate) required: Vec<String>,
+    pub(crate) preferred: Vec<(String, f64)>,
     /// Hashed prompt.
     pub(crate) blocks: Blocks,
     /// Expected output tokens, as hinted.
@@ -174,7 +178,8 @@ fn chat(
     session: Session,
     received: Instant,
 ) -> Result<Ready, ApiError> {
-    let mut finisher = Finisher::begin(shared, &model, api.endpoint(), request.generation.stream, received);
+    let mut finisher =
+        Finisher::begin(shared, &model, api.endpoint(), request.generation.stream, &session, received);
     let kwargs = template_kwargs(&request, model.assets.parsers.reasons());
     let template_kwargs = finisher.check(kwargs)?;
     let read = Read { body, request: &request, recalled, kwargs: template_kwargs.as_deref() };
@@ -192,8 +197,14 @@ fn completion(
     session: Session,
     received: Instant,
 ) -> Result<Ready, ApiError> {
-    let mut finisher =
-        Finisher::begin(shared, &model, Api::Completion.endpoint(), request.generation.stream, received);
+    let mut finisher = Finisher::begin(
+        shared,
+        &model,
+        Api::Completion.endpoint(),
+        request.generation.stream,
+        &session,
+        received,
+    );
     let started = Instant::now();
     let has_text = request.prompts.iter().any(|prompt| matches!(prompt, Prompt::Text(_)));
     let one = |prompt| match prompt {
@@ -331,7 +342,7 @@ fn complete(
         prepared.push(placeable(id.into(), &model, &asked, &session, engine, blocks));
         choices.extend(choices_of(&model, &mut asked, &ids));
     }
-    finisher.prepared(lengths.iter().sum(), &session, extras);
+    finisher.prepared(lengths.iter().sum(), extras);
     let wanted = Wanted {
         id: id.into(),
         request_id: session.echo(),
@@ -370,6 +381,8 @@ fn placeable(
         session: session.clone(),
         pin,
         prefill_pin,
+        required: nvext.constraints.required.clone(),
+        preferred: nvext.constraints.preferred.clone().into_iter().collect(),
         blocks,
         expected_output_tokens: nvext.expected_output_tokens,
         priority: session.priority.or(nvext.priority).unwrap_or(0),
@@ -377,6 +390,18 @@ fn placeable(
         engine,
         model: Arc::clone(model),
     }
+}
+
+/// What workers are told of the properties that were asked for.
+fn constraints(asked: &RoutingConstraints) -> Option<serde_json::Value> {
+    let mut told = serde_json::Map::new();
+    if !asked.required.is_empty() {
+        told.insert("required_taints".to_owned(), asked.required.clone().into());
+    }
+    if !asked.preferred.is_empty() {
+        told.insert("preferred_taints".to_owned(), serde_json::json!(asked.preferred));
+    }
+    (!told.is_empty()).then(|| told.into())
 }
 
 /// The choices of one prompt. Its calls are taken: only a request with one prompt has any.
@@ -472,6 +497,7 @@ fn engine_request(
             priority,
             priority_jump: priority.map(f64::from),
             strict_priority: session.strict_priority.or(asked.generation.nvext.strict_priority),
+            routing_constraints: constraints(&asked.generation.nvext.constraints),
             ..Routing::default()
         }),
         require_reasoning: asked.calls.as_ref().is_some_and(|calls| calls.require_reasoning),

@@ -31,10 +31,10 @@ pub(crate) fn models(shared: &Shared, headers: &HeaderMap) -> Response {
         registry.ready.iter().map(|(name, versions)| (&**name, versions.oldest())).collect();
     ready.sort_unstable_by_key(|(name, _)| *name);
     if headers.contains_key("anthropic-version") {
-        return value(StatusCode::OK, &anthropic_list(&ready));
+        return value(StatusCode::OK, &anthropic_list(shared, &ready));
     }
     let mut out = BytesMut::new();
-    write_model_list(&mut out, ready.iter().map(|(name, model)| entry(name, model)));
+    write_model_list(&mut out, ready.iter().map(|(name, model)| entry(shared, name, model)));
     reply::json(StatusCode::OK, out)
 }
 
@@ -47,11 +47,11 @@ pub(crate) fn model(shared: &Shared, path: &str, headers: &HeaderMap) -> Respons
     }
     match shared.models.lookup(path) {
         Lookup::Ready(versions) if headers.contains_key("anthropic-version") => {
-            value(StatusCode::OK, &anthropic_model(path, versions.oldest()))
+            value(StatusCode::OK, &anthropic_model(shared, path, versions.oldest()))
         }
         Lookup::Ready(versions) => {
             let mut out = BytesMut::new();
-            write_model(&mut out, &entry(path, versions.oldest()));
+            write_model(&mut out, &entry(shared, path, versions.oldest()));
             reply::json(StatusCode::OK, out)
         }
         Lookup::Waiting(_) | Lookup::Unknown => {
@@ -235,25 +235,34 @@ fn threshold_of(name: &str, model: &Model) -> Value {
     })
 }
 
-fn entry<'a>(name: &'a str, model: &Model) -> ModelEntry<'a> {
-    let window = u64::from(model.context_length);
-    ModelEntry { id: name, created: reply::unix_now(), context_window: (window > 0).then_some(window) }
+fn entry<'a>(shared: &Shared, name: &'a str, model: &Model) -> ModelEntry<'a> {
+    let advertised = shared.config.http.advertised;
+    ModelEntry {
+        id: name,
+        created: reply::unix_now(),
+        context_window: advertised.window_of(model.context_length),
+        max_output_tokens: advertised.max_output_tokens,
+    }
 }
 
-fn anthropic_list(ready: &[(&str, &Arc<Model>)]) -> Value {
-    let data: Vec<Value> = ready.iter().map(|(name, model)| anthropic_model(name, model)).collect();
+fn anthropic_list(shared: &Shared, ready: &[(&str, &Arc<Model>)]) -> Value {
+    let data: Vec<Value> = ready.iter().map(|(name, model)| anthropic_model(shared, name, model)).collect();
     let ends =
         [data.first(), data.last()].map(|entry| entry.map_or(Value::Null, |entry| entry["id"].clone()));
     let [first, last] = ends;
     json!({"data": data, "has_more": false, "first_id": first, "last_id": last})
 }
 
-fn anthropic_model(name: &str, model: &Model) -> Value {
+fn anthropic_model(shared: &Shared, name: &str, model: &Model) -> Value {
     let mut entry = json!({
         "id": name, "display_name": name, "type": "model", "created_at": rfc3339(reply::unix_now()),
     });
-    if model.context_length > 0 {
-        entry["max_input_tokens"] = model.context_length.into();
+    let advertised = shared.config.http.advertised;
+    if let Some(window) = advertised.window_of(model.context_length) {
+        entry["max_input_tokens"] = window.into();
+    }
+    if let Some(limit) = advertised.max_output_tokens {
+        entry["max_tokens"] = limit.into();
     }
     entry
 }

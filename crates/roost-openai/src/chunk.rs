@@ -117,6 +117,11 @@ impl ChunkWriter {
         self.nvext = Some(json.into());
     }
 
+    /// Puts none on the chunks that follow.
+    pub fn clear_nvext(&mut self) {
+        self.nvext = None;
+    }
+
     /// Names the request in error events.
     pub fn set_request_id(&mut self, id: impl Into<Box<str>>) {
         self.request_id = Some(id.into());

@@ -36,7 +36,7 @@ pub use generation::Generation;
 pub use logprobs::{Likely, TokenLogprob};
 pub use messages::{MessageAnswer, MessageEvents, MessagesOptions, Purpose};
 pub use models::{ModelEntry, write_model, write_model_list};
-pub use nvext::{LatencyTargets, NvExt, SessionAction, SessionControl};
+pub use nvext::{LatencyTargets, NvExt, RoutingConstraints, SessionAction, SessionControl};
 pub use raw::Raw;
 pub use responses::{ResponseAnswer, ResponseEcho, ResponseEvents};
 pub use sampling::{Guided, Limits, Output, Sampling, Stop, StreamOptions};

@@ -11,6 +11,8 @@ pub struct ModelEntry<'a> {
     pub created: u64,
     /// Tokens of prompt and answer together, when known.
     pub context_window: Option<u64>,
+    /// Longest answer in tokens, when known.
+    pub max_output_tokens: Option<u64>,
 }
 
 /// Writes the body of `GET /v1/models/{id}`.
@@ -23,6 +25,10 @@ pub fn write_model(out: &mut BytesMut, entry: &ModelEntry<'_>) {
     if let Some(window) = entry.context_window {
         out.put_slice(b",\"context_window\":");
         write_u64(out, window);
+    }
+    if let Some(limit) = entry.max_output_tokens {
+        out.put_slice(b",\"max_output_tokens\":");
+        write_u64(out, limit);
     }
     out.put_u8(b'}');
 }
@@ -47,7 +53,9 @@ mod tests {
     #[test]
     fn equal_to_the_peer() {
         let mut out = BytesMut::new();
-        write_model_list(&mut out, [ModelEntry { id: "qwen3", created: 7, context_window: Some(4096) }]);
+        let entry =
+            ModelEntry { id: "qwen3", created: 7, context_window: Some(4096), max_output_tokens: None };
+        write_model_list(&mut out, [entry]);
         assert_eq!(
             std::str::from_utf8(&out).unwrap(),
             r#"{"object":"list","data":[{"id":"qwen3","object":"model","created":7,"owned_by":"nvidia","context_window":4096}]}"#

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
 use crate::fields::Fields;
@@ -5,6 +7,8 @@ use crate::{ApiError, FieldPolicy, Ignored};
 
 /// Most annotations of one request.
 const ANNOTATION_LIMIT: usize = 64;
+/// Most taints that a request may name, required and preferred ones each.
+const TAINT_LIMIT: usize = 64;
 
 /// NVIDIA's extension member, as far as it is honoured.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -37,6 +41,8 @@ pub struct NvExt {
     pub priority: Option<i32>,
     /// Strict priority class.
     pub strict_priority: Option<u32>,
+    /// Properties asked of workers.
+    pub constraints: RoutingConstraints,
     /// Budget of reasoning tokens.
     pub max_thinking_tokens: Option<u32>,
     /// Session of clients that do not send it as a header.
@@ -77,11 +83,25 @@ pub enum SessionAction {
     Close,
 }
 
-/// Taints are not read from workers, so that a required one could not be honoured.
-#[derive(Deserialize)]
-struct RoutingConstraints {
-    #[serde(default)]
-    required_taints: Option<Vec<String>>,
+/// Properties (taints) asked of the workers that serve a request.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+pub struct RoutingConstraints {
+    /// A worker must have all of these.
+    #[serde(default, rename = "required_taints")]
+    pub required: Vec<String>,
+    /// A worker is the cheaper the more of these it has, by weight; negative weights make it dearer.
+    #[serde(default, rename = "preferred_taints")]
+    pub preferred: BTreeMap<String, f64>,
+}
+
+impl RoutingConstraints {
+    fn checked(self) -> Result<Self, ApiError> {
+        if self.required.len().max(self.preferred.len()) > TAINT_LIMIT {
+            let text = format!("`nvext.routing_constraints` names more than {TAINT_LIMIT} taints");
+            return Err(ApiError::invalid("nvext.routing_constraints", text));
+        }
+        Ok(self)
+    }
 }
 
 /// Members that clients send and that change nothing here: text prompts are raw anyway, and media are not served.
@@ -106,14 +126,7 @@ impl NvExt {
         let hints: AgentHints = inner.get("agent_hints")?.unwrap_or_default();
         let decode: Option<u64> = inner.get("decode_worker_id")?;
         let backend: Option<u64> = inner.get("backend_instance_id")?;
-        if let Some(constraints) = inner.get::<RoutingConstraints>("routing_constraints")?
-            && constraints.required_taints.is_some_and(|taints| !taints.is_empty())
-        {
-            return Err(ApiError::not_implemented(
-                "nvext.routing_constraints.required_taints",
-                "Choosing workers by taints is not supported; leave `required_taints` out.",
-            ));
-        }
+        let constraints: Option<RoutingConstraints> = inner.get("routing_constraints")?;
         let nvext = NvExt {
             prefill_worker: inner.get("prefill_worker_id")?,
             prefill_dp_rank: inner.get("prefill_dp_rank")?,
@@ -129,6 +142,7 @@ impl NvExt {
             expected_output_tokens: hints.osl,
             priority: hints.priority,
             strict_priority: hints.strict_priority,
+            constraints: constraints.unwrap_or_default().checked()?,
             max_thinking_tokens: inner.get("max_thinking_tokens")?,
             session_control: inner.get::<SessionControl>("session_control")?,
         };
@@ -141,6 +155,12 @@ impl NvExt {
         inner.accept(NO_EFFECT);
         inner.rest(policy, ignored)?;
         Ok(nvext)
+    }
+
+    /// What is left of it where the member is not taken: what keeps caches apart.
+    #[must_use]
+    pub fn only_salt(self) -> Self {
+        NvExt { cache_salt: self.cache_salt, ..NvExt::default() }
     }
 
     /// Whether the answer's `nvext` is to have a member.

@@ -107,6 +107,8 @@ pub struct EngineCard {
     pub reasoning_parser: Option<String>,
     /// Bootstrap server, on prefill engines.
     pub bootstrap: Option<BootstrapEndpoint>,
+    /// Further members of the card's `runtime_config`, such as `taints`.
+    pub runtime_config: serde_json::Map<String, serde_json::Value>,
     /// Free engine facts for `runtime_data`.
     pub runtime_data: serde_json::Map<String, serde_json::Value>,
 }

@@ -167,6 +167,7 @@ fn card(config: &MockConfig) -> EngineCard {
         tool_call_parser: config.tool_call_parser.clone(),
         reasoning_parser: config.reasoning_parser.clone(),
         bootstrap: config.bootstrap.clone(),
+        runtime_config: config.runtime_config.clone(),
         runtime_data: config.runtime_data.clone(),
     }
 }

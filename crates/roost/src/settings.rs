@@ -47,6 +47,11 @@ pub(crate) fn frontend(o: &options::Serve, access: &Access) -> frontend::Config 
             } else {
                 roost_openai::FieldPolicy::Ignore
             },
+            nvext: o.http.nvext,
+            advertised: frontend::Advertised {
+                context_window: o.http.context_window,
+                max_output_tokens: o.http.max_output_tokens,
+            },
             admin_api: o.http.admin_api,
             force_usage: o.http.force_usage,
             metadata_prefix: o.http.metadata_prefix.clone(),

@@ -37,14 +37,14 @@ async fn ready(cluster: &Cluster, role: Role, count: usize, peers: &[&Peer]) -> 
 #[tokio::test]
 async fn dynamo_mockers_prefill_and_decode() -> Result<()> {
     let Some(peers) = Peers::find() else { return Ok(()) };
-    mockers(&peers).await
+    Box::pin(mockers(&peers)).await
 }
 
 #[tokio::test]
 async fn dynamo_mockers_of_older_releases_prefill_and_decode() -> Result<()> {
     let Some(peers) = Peers::find() else { return Ok(()) };
     for peers in peers.older() {
-        mockers(&peers).await.with_context(|| format!("{peers:?}"))?;
+        Box::pin(mockers(&peers)).await.with_context(|| format!("{peers:?}"))?;
     }
     Ok(())
 }

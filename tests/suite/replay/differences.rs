@@ -39,12 +39,7 @@ pub(super) const LIST: &[Entry] = &[
         cases: "*",
         paths: "body.message body.error.message body.details events*.data.error.message",
     },
-    Entry { key: "annotations", cases: "annotations", paths: "events*" },
-    Entry {
-        key: "nvext-fields",
-        cases: "extra_fields_* stop_reason",
-        paths: "body.nvext* events*.data.nvext*",
-    },
+    Entry { key: "hit-rate", cases: "extra_fields_*", paths: "*.nvext.timing.kv_hit_rate" },
     Entry { key: "abort", cases: "finish_cancelled finish_abort", paths: "status body.*" },
     Entry {
         key: "reasoning-count",

@@ -73,6 +73,35 @@ impl Default for RuntimeConfig {
     }
 }
 
+/// What a prefill worker asks of the decode worker that fetches its cache.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TransferConstraint {
+    /// The taint that workers of its topology domain have.
+    pub taint: String,
+    /// How much such a worker is preferred; `None`: only such a worker will do.
+    pub weight: Option<f64>,
+}
+
+impl RuntimeConfig {
+    /// Properties of the worker by which requests choose, those of its topology included.
+    pub fn taints(&self) -> impl Iterator<Item = &str> {
+        self.other.get("taints").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
+    }
+
+    /// The worker's rule for where its cache may go, if it has a complete one.
+    pub fn transfer_constraint(&self) -> Option<TransferConstraint> {
+        let text = |name| self.other.get(name).and_then(Value::as_str);
+        let domain = text("kv_transfer_domain")?;
+        let value = self.other.get("topology_domains")?.get(domain)?.as_str()?;
+        let weight = match text("kv_transfer_enforcement")? {
+            "required" => None,
+            "preferred" => Some(self.other.get("kv_transfer_preferred_weight")?.as_f64()?),
+            _ => return None,
+        };
+        Some(TransferConstraint { taint: format!("dynamo.topology/{domain}={value}"), weight })
+    }
+}
+
 /// Host and port at which a decode worker meets a prefill worker.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootstrapEndpoint {

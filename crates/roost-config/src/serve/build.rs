@@ -229,6 +229,9 @@ fn http(values: &Values) -> HttpOptions {
         backend_stream_timeout: values.duration_or_off("http-backend-stream-timeout-secs"),
         keep_alive_interval: values.duration_or_off("http-sse-keep-alive-interval-ms"),
         overload_status: values.port("http-overload-status-code"),
+        nvext: !values.switch("disable-frontend-nvext"),
+        context_window: values.optional_integer("context-window"),
+        max_output_tokens: values.optional_integer("max-output-tokens"),
         admin_api: !values.switch("disable-frontend-admin-api"),
         error_shape: match values.choice("error-shape") {
             "openai" => ErrorShape::Openai,

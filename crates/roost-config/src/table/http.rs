@@ -103,10 +103,9 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     )
     .env(&["DYN_ENABLE_FORCE_INCLUDE_USAGE"])
     .default("false"),
-    option("disable-frontend-nvext", Kind::Switch, "Take no `nvext` member in requests.")
+    option("disable-frontend-nvext", Kind::Switch, "Of `nvext` in requests, take the cache salt only.")
         .env(&["DYN_DISABLE_FRONTEND_NVEXT"])
-        .default("false")
-        .refused(NOT_AVAILABLE),
+        .default("false"),
     option("disable-frontend-admin-api", Kind::Switch, "Remove `/busy_threshold` and `/debug/routing`.")
         .env(&["DYN_DISABLE_FRONTEND_ADMIN_API"])
         .default("false"),

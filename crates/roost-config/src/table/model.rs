@@ -57,12 +57,10 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
         "Encode control tokens that users and tools spell in their messages as ordinary text. Off: they become control tokens, as with the engine's own server.",
     )
     .default("false"),
-    option("context-window", integer(1, u64::MAX), "Context length told in the model list.")
-        .env(&["DYN_CONTEXT_WINDOW"])
-        .refused(NOT_AVAILABLE),
-    option("max-output-tokens", integer(1, u64::MAX), "Output length told in the model list.")
-        .env(&["DYN_MAX_OUTPUT_TOKENS"])
-        .refused(NOT_AVAILABLE),
+    option("context-window", integer(1, u64::MAX), "Context length in tokens that lists of models tell, instead of the card's; not enforced.")
+        .env(&["DYN_CONTEXT_WINDOW"]),
+    option("max-output-tokens", integer(1, u64::MAX), "Longest answer in tokens that lists of models tell; not enforced.")
+        .env(&["DYN_MAX_OUTPUT_TOKENS"]),
     option("trust-remote-code", Kind::Switch, "Run tokenizer code of a model.")
         .env(&["DYN_TRUST_REMOTE_CODE"])
         .default("false")

@@ -3,7 +3,7 @@
 use roost_router::{LocalPrefill, Outlook, Preview, Rejection};
 
 use super::Request;
-use super::seat::Tried;
+use super::seat::{Tried, Wish};
 use crate::models::Pool;
 
 /// Tells a decode worker that its prompt is computed nowhere else. It is the frontend's to say: clients' annotations of
@@ -18,7 +18,7 @@ impl Request<'_> {
             return false;
         }
         // What the preview cannot do, the placement will say.
-        let Ok(decode) = self.preview(&self.prepared.model.pool, self.prepared.pin, tried) else {
+        let Ok(decode) = self.preview(&self.prepared.model.pool, self.wish(), tried) else {
             return false;
         };
         let outlook = Outlook {
@@ -35,7 +35,7 @@ impl Request<'_> {
 
     fn prefill_busy(&self, rule: &LocalPrefill, pool: &Pool, tried: &Tried) -> Option<bool> {
         let share = rule.prefill_busy.filter(|_| rule.asks_for_prefill_load())?;
-        match self.preview(pool, self.prepared.prefill_pin, tried) {
+        match self.preview(pool, self.prefill_wish(), tried) {
             Ok(preview) => Some(preview.prefill_exceeds(share)),
             Err(Rejection::Overloaded | Rejection::PinOverloaded { .. } | Rejection::QueueFull { .. }) => {
                 Some(true)
@@ -44,8 +44,8 @@ impl Request<'_> {
         }
     }
 
-    fn preview(&self, pool: &Pool, pin: roost_router::Pin, tried: &Tried) -> Result<Preview, Rejection> {
+    fn preview(&self, pool: &Pool, wish: Wish<'_>, tried: &Tried) -> Result<Preview, Rejection> {
         let overlap = pool.overlap(&self.prepared.blocks.sequence);
-        pool.router.preview(&self.route_request(pool, &overlap, pin, tried))
+        pool.router.preview(&self.route_request(pool, &overlap, wish, tried))
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use roost_cluster::WorkerInfo;
 use roost_kv::{Overlap, WorkerId, WorkerRank};
-use roost_router::{Lease, Pin, Placement, Request as RouteRequest, Submission};
+use roost_router::{Constraints, Lease, Pin, Placement, Request as RouteRequest, Submission};
 use roost_wire::Call;
 use roost_wire::message::{EngineRequest, TokenIdFormat};
 
@@ -31,6 +31,13 @@ pub(super) struct Tried {
     pub(super) refused_local: bool,
 }
 
+/// Which workers will do for a leg.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wish<'a> {
+    pub(super) pin: Pin,
+    pub(super) constraints: Constraints<'a>,
+}
+
 /// A booked place.
 #[derive(Debug)]
 pub(super) struct Seat {
@@ -49,6 +56,18 @@ pub(super) struct Booking {
 }
 
 impl Request<'_> {
+    /// What the client wants of the worker that answers.
+    pub(super) fn wish(&self) -> Wish<'_> {
+        let prepared = self.prepared;
+        let constraints = Constraints { required: &prepared.required, preferred: &prepared.preferred };
+        Wish { pin: prepared.pin, constraints }
+    }
+
+    /// What the client wants of the worker that computes the prompt.
+    pub(super) fn prefill_wish(&self) -> Wish<'_> {
+        Wish { pin: self.prepared.prefill_pin, ..self.wish() }
+    }
+
     /// Asks the pool's router for a place, waits for its turn if it must, and takes it.
     ///
     /// `overlap` is asked again after each wait: caches have changed. Cancel safe: dropped, it leaves the queue.
@@ -56,13 +75,13 @@ impl Request<'_> {
         &self,
         pool: &Pool,
         overlap: impl Fn() -> Overlap,
-        pin: Pin,
+        wish: Wish<'_>,
         tried: &Tried,
     ) -> Result<Seat, Failure> {
         let mut waiting = None;
         let (placement, lease) = loop {
             let overlap = overlap();
-            let request = self.route_request(pool, &overlap, pin, tried);
+            let request = self.route_request(pool, &overlap, wish, tried);
             let submitted = pool.router.submit(&request, waiting.take());
             match submitted.map_err(|rejection| Failure::rejected(&rejection))? {
                 Submission::Placed(placement, lease) => break (placement, lease),
@@ -70,7 +89,8 @@ impl Request<'_> {
             }
         };
         let engine = pool.engine(placement.rank.worker).ok_or_else(Failure::gone)?;
-        let instance = engine.pick(Instant::now(), pin.worker, &tried.instances).ok_or_else(Failure::gone)?;
+        let instance =
+            engine.pick(Instant::now(), wish.pin.worker, &tried.instances).ok_or_else(Failure::gone)?;
         Ok(Seat { placement, lease, engine, instance })
     }
 
@@ -79,7 +99,7 @@ impl Request<'_> {
         &'r self,
         pool: &Pool,
         overlap: &'r Overlap,
-        pin: Pin,
+        wish: Wish<'r>,
         tried: &'r Tried,
     ) -> RouteRequest<'r> {
         let prepared = self.prepared;
@@ -87,7 +107,8 @@ impl Request<'_> {
             id: Some(&prepared.id),
             session: prepared.session.id.as_deref(),
             parent: prepared.session.parent.as_deref(),
-            pin: Pin { worker: pin.worker.map(|worker| pool.engine_of(worker)), ..pin },
+            pin: Pin { worker: wish.pin.worker.map(|worker| pool.engine_of(worker)), ..wish.pin },
+            constraints: wish.constraints,
             exclude: &tried.engines,
             expected_output_tokens: prepared.expected_output_tokens,
             priority: prepared.priority,

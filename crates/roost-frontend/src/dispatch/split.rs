@@ -1,19 +1,23 @@
 //! A request whose prompt is computed on one worker and whose answer comes from another. The two legs live and die
 //! together.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use roost_cluster::record::TransferConstraint;
 use roost_kv::Overlap;
+use roost_router::Constraints;
 use tokio::time::Instant;
 
 use super::active::Running;
 use super::message::Handoff;
 use super::prefill::PrefillLeg;
 use super::retries::Retries;
-use super::seat::Tried;
+use super::seat::{Seat, Tried, Wish};
 use super::{Failed, Request};
 use crate::failure::Failure;
 use crate::models::Pool;
+use crate::prepare::Prepared;
 
 /// Why the wait for the decode leg ended before it did.
 enum Stopped {
@@ -43,7 +47,7 @@ impl Request<'_> {
         let routing = self.routing();
         let overlap = || pool.overlap(&prepared.blocks.sequence);
         let prefill = self
-            .seat(pool, overlap, prepared.prefill_pin, tried)
+            .seat(pool, overlap, self.prefill_wish(), tried)
             .await
             .map_err(|failure| Failed::unplaced(failure.in_prefill()))?;
         // Where decode workers compute prompts now and then, what they keep of them is a reason to come back.
@@ -53,8 +57,10 @@ impl Request<'_> {
             false => Overlap::default(),
         };
         // Both places before any call: a prompt is not computed for an answer that nobody can give.
-        let decode =
-            self.seat(&prepared.model.pool, kept, prepared.pin, tried).await.map_err(Failed::unplaced)?;
+        let reach = Reach::of(prepared, &prefill);
+        let constraints = Constraints { required: &reach.required, preferred: &reach.preferred };
+        let wish = Wish { constraints, ..self.wish() };
+        let decode = self.seat(&prepared.model.pool, kept, wish, tried).await.map_err(Failed::unplaced)?;
         drop(routing);
         retries.placed();
         let deadline = self.shared.config.route.first_token.map(|limit| Instant::now() + limit);
@@ -108,6 +114,27 @@ impl Request<'_> {
             // So is the decode worker.
             Err(stopped) => Err(beside.failed(stopped, tried).into()),
         }
+    }
+}
+
+/// What a decode worker must and had better have.
+struct Reach<'a> {
+    required: Cow<'a, [String]>,
+    preferred: Cow<'a, [(String, f64)]>,
+}
+
+impl<'a> Reach<'a> {
+    /// What the client asks for, and what the prefill worker says of where its cache may go.
+    fn of(prepared: &'a Prepared, prefill: &Seat) -> Self {
+        let (mut required, mut preferred) = (Cow::from(&prepared.required), Cow::from(&prepared.preferred));
+        match prefill.instance.info.card.runtime_config.transfer_constraint() {
+            None => {}
+            Some(TransferConstraint { taint, weight: None }) => required.to_mut().push(taint),
+            Some(TransferConstraint { taint, weight: Some(weight) }) => {
+                preferred.to_mut().push((taint, weight));
+            }
+        }
+        Reach { required, preferred }
     }
 }
 

@@ -20,7 +20,7 @@ impl Request<'_> {
         let pool = &prepared.model.pool;
         let routing = self.routing();
         let overlap = || pool.overlap(&prepared.blocks.sequence);
-        let seat = self.seat(pool, overlap, prepared.pin, tried).await.map_err(Failed::unplaced)?;
+        let seat = self.seat(pool, overlap, self.wish(), tried).await.map_err(Failed::unplaced)?;
         drop(routing);
         retries.placed();
         let mut message = self.progress.whole(&prepared.engine, seat.placement.rank.dp_rank);

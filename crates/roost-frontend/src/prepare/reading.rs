@@ -65,7 +65,7 @@ impl Reading {
         received: Instant,
     ) -> Result<Self, Refused> {
         let policy = shared.config.http.fields;
-        let (parsed, generation, ignored) = match api {
+        let (mut parsed, control, ignored) = match api {
             Api::Chat => {
                 let recalled = session.id.as_deref().and_then(|id| shared.memory.recall(id, &body));
                 let request = match &recalled {
@@ -102,7 +102,15 @@ impl Reading {
             }
         };
         shared.metrics.ignored_fields(ignored);
-        Ok(Reading { parsed, session: session.with_control(generation.as_ref()), received })
+        if !shared.config.http.nvext {
+            let generation = match &mut parsed {
+                Parsed::Chat { request, .. } => &mut request.generation,
+                Parsed::Completion(request) => &mut request.generation,
+            };
+            generation.nvext = std::mem::take(&mut generation.nvext).only_salt();
+            return Ok(Reading { parsed, session, received });
+        }
+        Ok(Reading { parsed, session: session.with_control(control.as_ref()), received })
     }
 
     /// Opens its books.
@@ -111,7 +119,7 @@ impl Reading {
             Parsed::Chat { api, .. } => *api,
             Parsed::Completion(_) => Api::Completion,
         };
-        Finisher::begin(shared, model, api.endpoint(), self.generation().stream, self.received)
+        Finisher::begin(shared, model, api.endpoint(), self.generation().stream, &self.session, self.received)
     }
 
     /// What is asked of the answer.

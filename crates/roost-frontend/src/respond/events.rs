@@ -95,10 +95,13 @@ impl EventWriter {
         }
     }
 
-    /// Puts an `nvext` member on every chunk.
-    pub(crate) fn set_nvext(&mut self, json: String) {
+    /// Puts this `nvext` member, or none, on every chunk that follows.
+    pub(crate) fn set_nvext(&mut self, json: Option<String>) {
         match self {
-            EventWriter::Chunks { writer, .. } => writer.set_nvext(json),
+            EventWriter::Chunks { writer, .. } => match json {
+                Some(json) => writer.set_nvext(json),
+                None => writer.clear_nvext(),
+            },
             EventWriter::Message(_) | EventWriter::Response(_) => {}
         }
     }

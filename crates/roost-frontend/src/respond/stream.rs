@@ -97,9 +97,9 @@ impl AnswerBody {
         self.finisher.extras().write_annotations(&mut self.out);
         if self.finisher.extras().wants_ids() {
             self.choices.keep_ids();
-        } else if let Some(nvext) = self.finisher.nvext(&[]) {
-            // The same on every chunk but the last.
-            self.writer.set_nvext(nvext);
+        } else {
+            // The same on every chunk but the last of each choice.
+            self.writer.set_nvext(self.finisher.nvext(&[]));
         }
         self.writer.begin(&mut self.out, self.choices.usage());
         let first = answers.take_first();
@@ -139,8 +139,8 @@ impl AnswerBody {
         let wants_ids = finisher.extras().wants_ids();
         let mut ids = self.choices.take_ids();
         self.choices.take_pieces(|index, piece, logprobs, usage| {
-            if wants_ids && let Some(nvext) = finisher.nvext(&ids) {
-                writer.set_nvext(nvext);
+            if wants_ids {
+                writer.set_nvext(finisher.nvext(&ids));
                 ids.clear();
             }
             writer.piece(out, index, piece, logprobs, usage);
@@ -155,13 +155,18 @@ impl AnswerBody {
 
     fn write_ends(&mut self) {
         let (writer, out, finisher) = (&mut self.writer, &mut self.out, &self.finisher);
+        let has_nvext = !finisher.extras().is_empty();
+        let others_go_on = !self.finished;
         let mut ids = self.choices.take_ids();
         self.choices.take_ends(|index, end, usage| {
-            if let Some(nvext) = finisher.last_nvext(&ids, end.finish, end.stop) {
-                writer.set_nvext(nvext);
+            if has_nvext {
+                writer.set_nvext(finisher.last_nvext(&ids, end.finish, end.stop));
                 ids.clear();
             }
             writer.finish(out, index, &end, usage);
+            if has_nvext && others_go_on {
+                writer.set_nvext(finisher.nvext(&[]));
+            }
             end.logprobs.clear();
         });
         self.choices.return_ids(ids);

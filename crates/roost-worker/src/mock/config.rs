@@ -59,6 +59,8 @@ pub struct MockConfig {
     pub tool_call_parser: Option<String>,
     /// Reasoning parser to announce.
     pub reasoning_parser: Option<String>,
+    /// Further members of `runtime_config` to announce, such as `taints`.
+    pub runtime_config: serde_json::Map<String, serde_json::Value>,
     /// Further facts to announce, such as which engine a gateway belongs to.
     pub runtime_data: serde_json::Map<String, serde_json::Value>,
     /// Cancelled by a scripted `exit`: whoever runs the worker ends it abruptly.
@@ -156,6 +158,7 @@ impl MockConfig {
             local_prefill: false,
             tool_call_parser: None,
             reasoning_parser: None,
+            runtime_config: serde_json::Map::new(),
             runtime_data: serde_json::Map::new(),
             exit: CancellationToken::new(),
         }

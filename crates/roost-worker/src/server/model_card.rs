@@ -114,7 +114,7 @@ pub(super) fn model_card(card: &EngineCard, files: &[ReadFile], config: &WorkerC
             }),
             enable_eagle: false,
             runtime_data: card.runtime_data.clone(),
-            other: tool_call_output(),
+            other: tool_call_output().into_iter().chain(card.runtime_config.clone()).collect(),
         },
         other: Map::new(),
     }
