@@ -47,3 +47,4 @@ mod streaming;
 mod taints;
 mod text;
 mod tokens;
+mod traces;

@@ -26,9 +26,7 @@ pub enum ReadError {
         source: serde_json::Error,
     },
     /// The first record is of no known kind.
-    #[error(
-        "neither a request trace (`schema`), nor Mooncake's (`hash_ids` with `input_length`), nor Weka's (`requests`)"
-    )]
+    #[error("neither a request trace (`schema`), nor Mooncake's (`input_length`), nor Weka's (`requests`)")]
     Unknown,
     /// No record can be replayed.
     #[error("no request with {0}")]
@@ -69,7 +67,7 @@ fn read_file(text: &str, number: usize, mooncake_block: u32) -> Result<Trace, Re
     let first = records.first().ok_or(ReadError::Unknown)?;
     if first.get("schema").is_some() {
         dynamo::read(&records)
-    } else if first.get("hash_ids").is_some() && first.get("input_length").is_some() {
+    } else if first.get("input_length").is_some() {
         mooncake::read(&records, mooncake_block.max(1))
     } else if first.get("requests").is_some() {
         weka::read(&records, number)
