@@ -3,11 +3,14 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use roost_cluster::discovery::{Pem, TlsIdentity};
 use roost_config::Explain;
 use serde_json::Value;
+use tokio_rustls::rustls::ClientConfig;
 
 use crate::{exchange, output};
 
@@ -19,13 +22,14 @@ mod tests;
 
 /// Asks and prints.
 pub(crate) fn run(options: &Explain) -> Result<ExitCode> {
-    let frontend = Frontend::of(&options.url)?;
+    let frontend = Frontend::of(options)?;
     let path = match &options.id {
         Some(id) => format!("/debug/routing/{}", escape(id)),
         None => "/debug/routing".to_owned(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let asked = async { tokio::time::timeout(PATIENCE, frontend.get(&path)).await };
+    let key = options.api_key.as_deref();
+    let asked = async { tokio::time::timeout(PATIENCE, frontend.get(&path, key)).await };
     let (status, answer) =
         runtime.block_on(asked).with_context(|| format!("{} does not answer", options.url))??;
     if status != 200 {
@@ -37,43 +41,60 @@ pub(crate) fn run(options: &Explain) -> Result<ExitCode> {
 }
 
 /// Where a frontend listens.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Frontend {
     /// A host with a port.
     Network(String),
+    /// The same with TLS.
+    Tls(String, Arc<ClientConfig>),
     /// A socket in the file system.
     Socket(PathBuf),
 }
 
 impl Frontend {
-    fn of(url: &str) -> Result<Self> {
-        match url.strip_prefix("unix:") {
-            Some(path) => {
-                let path = path.strip_prefix("//").unwrap_or(path);
-                if path.is_empty() {
-                    bail!("--url: `{url}` names no socket");
-                }
-                Ok(Self::Socket(path.into()))
+    fn of(options: &Explain) -> Result<Self> {
+        let url = &options.url;
+        if let Some(path) = url.strip_prefix("unix:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            if path.is_empty() {
+                bail!("--url: `{url}` names no socket");
             }
-            None => authority(url).map(Self::Network),
+            return Ok(Self::Socket(path.into()));
+        }
+        let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+        match scheme {
+            "http" => Ok(Self::Network(authority(url, rest, 80)?)),
+            "https" => {
+                let pem = |path: &PathBuf| Pem::File(path.clone());
+                let identity = TlsIdentity {
+                    ca: options.ca.as_ref().map(pem),
+                    client: options.certificate.as_ref().map(|(cert, key)| (pem(cert), pem(key))),
+                };
+                Ok(Self::Tls(authority(url, rest, 443)?, identity.client_config(b"http/1.1")?))
+            }
+            _ => bail!("--url: {scheme} is not supported; http, https and unix are"),
         }
     }
 
-    async fn get(&self, path: &str) -> Result<(u16, Value)> {
+    async fn get(&self, path: &str, key: Option<&str>) -> Result<(u16, Value)> {
+        let host = match self {
+            Self::Network(authority) | Self::Tls(authority, _) => authority,
+            Self::Socket(_) => "localhost",
+        };
+        let key = key.map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n{key}connection: close\r\n\r\n");
         match self {
-            Self::Network(authority) => exchange::get(authority, path).await,
-            Self::Socket(socket) => exchange::get_at_socket(socket, path).await,
+            Self::Network(authority) => exchange::exchange(authority, request).await,
+            Self::Tls(authority, tls) => {
+                exchange::exchange_over_tls(authority, request, Arc::clone(tls)).await
+            }
+            Self::Socket(socket) => exchange::exchange_at_socket(socket, request).await,
         }
     }
 }
 
-/// Host and port of a URL.
-fn authority(url: &str) -> Result<String> {
-    let rest = match url.split_once("://") {
-        None => url,
-        Some(("http", rest)) => rest,
-        Some((scheme, _)) => bail!("--url: {scheme} is not supported, http and unix are"),
-    };
+/// Host and port of what follows a URL's scheme.
+fn authority(url: &str, rest: &str, usual_port: u16) -> Result<String> {
     let authority = rest.split('/').next().unwrap_or_default();
     if authority.is_empty() {
         bail!("--url: `{url}` names no host");
@@ -81,7 +102,7 @@ fn authority(url: &str) -> Result<String> {
     let has_port = authority.rsplit_once(':').is_some_and(|(host, port)| {
         port.parse::<u16>().is_ok() && (!host.contains(':') || host.ends_with(']'))
     });
-    Ok(if has_port { authority.to_owned() } else { format!("{authority}:80") })
+    Ok(if has_port { authority.to_owned() } else { format!("{authority}:{usual_port}") })
 }
 
 /// Percent-encodes what has a meaning in a path.

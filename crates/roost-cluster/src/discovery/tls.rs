@@ -94,7 +94,7 @@ impl TlsIdentity {
     ///
     /// # Errors
     /// A file that cannot be read, or what it holds cannot be used.
-    pub(crate) fn client_config(&self, protocol: &[u8]) -> Result<Arc<ClientConfig>, TlsError> {
+    pub fn client_config(&self, protocol: &[u8]) -> Result<Arc<ClientConfig>, TlsError> {
         let content =
             |what| move |error: &dyn std::fmt::Display| TlsError::Content { what, reason: error.to_string() };
         let mut roots = RootCertStore::empty();
