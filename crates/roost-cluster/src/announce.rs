@@ -15,7 +15,7 @@ use crate::discovery::Discovery;
 use crate::events::{BindingEvent, Publisher, PublisherConfig, SequenceEvent};
 use crate::nats::NatsClient;
 use crate::record::{EndpointId, RecordKey, Topic};
-use crate::zmtp::EventSockets;
+use roost_zmtp::EventSockets;
 
 /// Words that may wait to be published; further ones are dropped and counted.
 const QUEUE: usize = 16_384;

@@ -23,8 +23,8 @@ pub use stats::ClusterStats;
 use crate::discovery::Discovery;
 use crate::nats::NatsClient;
 use crate::update::Update;
-use crate::zmtp::EventSockets;
 use driver::Driver;
+use roost_zmtp::EventSockets;
 
 /// Which namespaces a frontend serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -14,7 +14,6 @@ pub mod record;
 mod registration;
 mod update;
 mod worker;
-mod zmtp;
 
 pub use announce::{Announcement, Announcer, AnnouncerConfig, AnnouncerStats};
 pub use cluster::{
@@ -30,6 +29,6 @@ pub use files::{Attempt, CardFiles, CardFilesConfig, FilesError, LoadedFiles, To
 pub use nats::{NatsAuth, NatsClient, NatsConfig, NatsConfigError, NatsStats};
 pub use record::{CardRecord, Codec, EndpointId, InstanceRecord, ModelCard, Target};
 pub use registration::{Registration, WorkerRecords};
+pub use roost_zmtp::EventSockets;
 pub use update::Update;
 pub use worker::{Role, WorkerInfo};
-pub use zmtp::EventSockets;

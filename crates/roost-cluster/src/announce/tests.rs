@@ -7,7 +7,7 @@ use super::*;
 use crate::discovery::MemoryDiscovery;
 use crate::events::{Envelope, SequenceStep};
 use crate::record::{Bucket, EventChannelRecord, EventTransport};
-use crate::zmtp::Connection;
+use roost_zmtp::Connection;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 

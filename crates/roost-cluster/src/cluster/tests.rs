@@ -8,7 +8,7 @@ use roost_kv::WorkerId;
 
 use super::*;
 use crate::discovery::Discovery as _;
-use crate::zmtp::EventSockets;
+use roost_zmtp::EventSockets;
 use world::{Hub, Worker, World, removed, stored};
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::EventError;
 use super::bin::Bin;
-use crate::zmtp::encode_message;
+use roost_zmtp::encode_message;
 
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 5;

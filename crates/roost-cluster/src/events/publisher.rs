@@ -17,7 +17,7 @@ use super::load::Load;
 use super::sequence::SequenceEvent;
 use crate::nats::NatsClient;
 use crate::record::{EndpointId, EventChannelRecord, EventScope, EventTransport, Topic};
-use crate::zmtp::{EventSockets, PubSocket};
+use roost_zmtp::{EventSockets, PubSocket};
 
 /// Largest batch of one message.
 const MAX_EVENTS: usize = 128;

@@ -16,7 +16,7 @@ use super::load::Load;
 use super::sequence::SequenceEvent;
 use crate::nats::{NatsClient, NatsEvent};
 use crate::record::Topic;
-use crate::zmtp::{Connection, EventSockets, ZmtpError};
+use roost_zmtp::{Connection, EventSockets, ZmtpError};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);

@@ -19,7 +19,7 @@ use super::world::{Hub, Worker, removed, stored};
 use super::*;
 use crate::events::JournalBuffer;
 use crate::record::{Codec, Target};
-use crate::zmtp::EventSockets;
+use roost_zmtp::EventSockets;
 
 const SEEDS: u64 = 150;
 const WORKERS: u64 = 3;

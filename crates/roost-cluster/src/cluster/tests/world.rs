@@ -18,7 +18,7 @@ use crate::record::{
     ModelCard, SourceWorker, Target, Topic, TransportAddress, instance_path,
 };
 use crate::registration::{Registration, WorkerRecords};
-use crate::zmtp::{EventSockets, PubSocket};
+use roost_zmtp::{EventSockets, PubSocket};
 
 /// Far above what any step takes; only a broken implementation waits that long.
 const DEADLINE: Duration = Duration::from_secs(20);

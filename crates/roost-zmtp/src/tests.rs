@@ -6,8 +6,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::frame::{Decoder, GREETING_BYTES, Item, check_greeting, greeting, socket_type};
-use super::*;
+use crate::frame::{Decoder, GREETING_BYTES, Item, check_greeting, greeting, socket_type};
+use crate::*;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 const LOOPBACK: &str = "127.0.0.1:0";

@@ -6,9 +6,9 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
-use super::ZmtpError;
-use super::frame::{self, Decoder, GREETING_BYTES, Item};
-use super::socket::{EventSockets, Socket};
+use crate::ZmtpError;
+use crate::frame::{self, Decoder, GREETING_BYTES, Item};
+use crate::socket::{EventSockets, Socket};
 
 const CONNECT: Duration = Duration::from_secs(5);
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -18,8 +18,8 @@ const READ_BYTES: usize = 64 << 10;
 
 /// A ZMTP connection whose handshake is done.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    pub(super) stream: Socket,
+pub struct Connection {
+    pub(crate) stream: Socket,
     buffer: BytesMut,
     decoder: Decoder,
     minor: u8,
@@ -35,15 +35,10 @@ impl Connection {
     /// Peers of version 3.0 have no heartbeats, and one that does not answer is not waited for long.
     ///
     /// Cancel safe: dropping the future closes the connection.
-    pub(crate) async fn subscribe(
-        sockets: &EventSockets,
-        endpoint: &str,
-        topic: &str,
-    ) -> Result<Self, ZmtpError> {
-        let address = endpoint.strip_prefix("tcp://").filter(|rest| rest.rsplit_once(':').is_some());
-        let address = address.ok_or_else(|| ZmtpError::Address(endpoint.to_owned()))?;
-        let connecting = timeout(CONNECT, sockets.connect(address)).await;
-        let stream = connecting.map_err(|_| ZmtpError::Deadline(CONNECT))??;
+    /// # Errors
+    /// The peer cannot be reached in time, or is no PUB socket.
+    pub async fn subscribe(sockets: &EventSockets, endpoint: &str, topic: &str) -> Result<Self, ZmtpError> {
+        let stream = Self::reach(sockets, endpoint).await?;
         let mut connection = Self::handshake(stream, "SUB", "PUB").await?;
         let mut out = BytesMut::new();
         if connection.minor >= 1 {
@@ -62,6 +57,30 @@ impl Connection {
         Ok(connection)
     }
 
+    /// Connects to a ROUTER socket at `tcp://HOST:PORT`. Cancel safe: dropping the future closes the connection.
+    ///
+    /// # Errors
+    /// The peer cannot be reached in time, or is no ROUTER socket.
+    pub async fn dealer(sockets: &EventSockets, endpoint: &str) -> Result<Self, ZmtpError> {
+        let stream = Self::reach(sockets, endpoint).await?;
+        Self::handshake(stream, "DEALER", "ROUTER").await
+    }
+
+    /// Sends one message. Not cancel safe.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub async fn send(&mut self, frames: &[&[u8]]) -> Result<(), ZmtpError> {
+        Ok(self.stream.write_all(&frame::encode_message(frames)).await?)
+    }
+
+    async fn reach(sockets: &EventSockets, endpoint: &str) -> Result<Socket, ZmtpError> {
+        let address = endpoint.strip_prefix("tcp://").filter(|rest| rest.rsplit_once(':').is_some());
+        let address = address.ok_or_else(|| ZmtpError::Address(endpoint.to_owned()))?;
+        let connecting = timeout(CONNECT, sockets.connect(address)).await;
+        Ok(connecting.map_err(|_| ZmtpError::Deadline(CONNECT))??)
+    }
+
     /// Waits for the answer to a heartbeat, or for a message, which proves the same.
     async fn sign_of_force(&mut self) -> Result<(), ZmtpError> {
         loop {
@@ -77,7 +96,10 @@ impl Connection {
     }
 
     /// Receives the next message; commands are answered or ignored. Cancel safe.
-    pub(crate) async fn message(&mut self) -> Result<Vec<Bytes>, ZmtpError> {
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub async fn message(&mut self) -> Result<Vec<Bytes>, ZmtpError> {
         if let Some(frames) = self.early.take() {
             return Ok(frames);
         }
@@ -90,7 +112,7 @@ impl Connection {
     }
 
     /// Greets and exchanges READY, with a deadline for the whole. `peer` may also be the X variant of a socket type.
-    pub(super) async fn handshake(stream: Socket, own: &str, peer: &str) -> Result<Self, ZmtpError> {
+    pub(crate) async fn handshake(stream: Socket, own: &str, peer: &str) -> Result<Self, ZmtpError> {
         stream.tune()?;
         let connection =
             Self { stream, buffer: BytesMut::new(), decoder: Decoder::default(), minor: 0, early: None };
@@ -119,7 +141,7 @@ impl Connection {
     }
 
     /// Receives the next item. Cancel safe: what was read stays in the buffer.
-    pub(super) async fn item(&mut self) -> Result<Item, ZmtpError> {
+    pub(crate) async fn item(&mut self) -> Result<Item, ZmtpError> {
         loop {
             if let Some(item) = self.decoder.decode(&mut self.buffer)? {
                 return Ok(item);
@@ -134,7 +156,7 @@ impl Connection {
     }
 
     /// Answers a heartbeat without waiting: if the socket cannot take a few bytes now, the peer has other troubles.
-    pub(super) fn answer_ping(&mut self, name: &[u8], body: &[u8]) -> Result<(), ZmtpError> {
+    pub(crate) fn answer_ping(&mut self, name: &[u8], body: &[u8]) -> Result<(), ZmtpError> {
         if name == b"PING" {
             let mut out = BytesMut::new();
             frame::encode_command(&mut out, "PONG", body.get(2..).unwrap_or_default());

@@ -12,10 +12,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::ZmtpError;
-use super::connection::Connection;
-use super::frame::Item;
-use super::socket::{EventSockets, Listener, Socket};
+use crate::ZmtpError;
+use crate::connection::Connection;
+use crate::frame::Item;
+use crate::socket::{EventSockets, Listener, Socket};
 
 /// Subscribers at one time; further ones are refused.
 const MAX_PEERS: usize = 1024;
@@ -29,7 +29,7 @@ const MAX_SUBSCRIPTIONS: usize = 64;
 
 /// The socket. Dropping it closes the listener and all connections.
 #[derive(Debug)]
-pub(crate) struct PubSocket {
+pub struct PubSocket {
     shared: Arc<Shared>,
     address: SocketAddr,
     cancel: CancellationToken,
@@ -52,18 +52,18 @@ struct Peer {
 
 /// Counters of a PUB socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PubStats {
+pub struct PubStats {
     /// Connected peers.
-    pub(crate) peers: usize,
+    pub peers: usize,
     /// Messages handed to a subscriber's queue, summed over subscribers.
-    pub(crate) sent: u64,
+    pub sent: u64,
     /// Messages dropped because a subscriber's queue was full.
-    pub(crate) dropped: u64,
+    pub dropped: u64,
 }
 
 impl PubSocket {
     /// Listens on `address` and publishes `topic`.
-    pub(crate) async fn bind(sockets: &EventSockets, address: SocketAddr, topic: &str) -> io::Result<Self> {
+    pub async fn bind(sockets: &EventSockets, address: SocketAddr, topic: &str) -> io::Result<Self> {
         let listener = sockets.bind(address).await?;
         let address = listener.address()?;
         let shared = Arc::new(Shared {
@@ -78,12 +78,12 @@ impl PubSocket {
     }
 
     /// The bound address.
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Queues one encoded message for every subscriber. Never waits; a subscriber that is behind loses it.
-    pub(crate) fn publish(&self, message: &Bytes) {
+    pub fn publish(&self, message: &Bytes) {
         let mut peers = self.shared.peers.lock();
         peers.retain(|peer| {
             if peer.queued_bytes.load(Ordering::Relaxed) + message.len() > MAX_QUEUED_BYTES {
@@ -106,7 +106,7 @@ impl PubSocket {
     }
 
     /// Counters so far.
-    pub(crate) fn stats(&self) -> PubStats {
+    pub fn stats(&self) -> PubStats {
         PubStats {
             peers: self.shared.peers.lock().iter().filter(|peer| !peer.queue.is_closed()).count(),
             sent: self.shared.sent.load(Ordering::Relaxed),
@@ -115,7 +115,7 @@ impl PubSocket {
     }
 
     /// Closes everything and waits for the tasks to end.
-    pub(crate) async fn close(&self) {
+    pub async fn close(&self) {
         self.cancel.cancel();
         self.tasks.close();
         self.tasks.wait().await;

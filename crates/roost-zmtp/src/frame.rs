@@ -2,12 +2,12 @@
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
-use super::ZmtpError;
+use crate::ZmtpError;
 
 /// Length of the greeting that both sides send first.
-pub(super) const GREETING_BYTES: usize = 64;
+pub(crate) const GREETING_BYTES: usize = 64;
 /// Largest message that is accepted, all frames together. The peer's batches are far below one megabyte.
-pub(super) const MAX_MESSAGE_BYTES: u64 = 64 << 20;
+pub(crate) const MAX_MESSAGE_BYTES: u64 = 64 << 20;
 /// Most frames of one message; events have four.
 const MAX_FRAMES: usize = 16;
 /// Most bytes that are reserved ahead of their arrival.
@@ -18,7 +18,7 @@ const LONG: u8 = 2;
 const COMMAND: u8 = 4;
 
 /// Our greeting: version 3.1, mechanism NULL, not a server.
-pub(super) fn greeting() -> [u8; GREETING_BYTES] {
+pub(crate) fn greeting() -> [u8; GREETING_BYTES] {
     let mut bytes = [0; GREETING_BYTES];
     bytes[0] = 0xff;
     bytes[8] = 1;
@@ -30,7 +30,7 @@ pub(super) fn greeting() -> [u8; GREETING_BYTES] {
 }
 
 /// Checks a peer's greeting and returns its minor version.
-pub(super) fn check_greeting(bytes: &[u8; GREETING_BYTES]) -> Result<u8, ZmtpError> {
+pub(crate) fn check_greeting(bytes: &[u8; GREETING_BYTES]) -> Result<u8, ZmtpError> {
     let mechanism = &bytes[12..32];
     let null = mechanism.starts_with(b"NULL") && mechanism[4..].iter().all(|&byte| byte == 0);
     if bytes[0] != 0xff || bytes[9] & 1 == 0 || bytes[10] < 3 || !null {
@@ -41,21 +41,21 @@ pub(super) fn check_greeting(bytes: &[u8; GREETING_BYTES]) -> Result<u8, ZmtpErr
 
 /// What a peer sent.
 #[derive(Debug, PartialEq)]
-pub(super) enum Item {
+pub(crate) enum Item {
     Message(Vec<Bytes>),
     Command { name: Bytes, body: Bytes },
 }
 
 /// Splits received bytes into items. Never looks at more than was received and never reserves what a length claims.
 #[derive(Debug, Default)]
-pub(super) struct Decoder {
+pub(crate) struct Decoder {
     frames: Vec<Bytes>,
     size: u64,
 }
 
 impl Decoder {
     /// Takes one item from `buffer`; `None` when more bytes are needed.
-    pub(super) fn decode(&mut self, buffer: &mut BytesMut) -> Result<Option<Item>, ZmtpError> {
+    pub(crate) fn decode(&mut self, buffer: &mut BytesMut) -> Result<Option<Item>, ZmtpError> {
         loop {
             let Some(&flags) = buffer.first() else { return Ok(None) };
             if flags & !(MORE | LONG | COMMAND) != 0 {
@@ -108,7 +108,7 @@ fn command(mut body: Bytes) -> Result<Item, ZmtpError> {
 }
 
 /// Appends a command frame.
-pub(super) fn encode_command(out: &mut BytesMut, name: &str, body: &[u8]) {
+pub(crate) fn encode_command(out: &mut BytesMut, name: &str, body: &[u8]) {
     let mut frame = BytesMut::with_capacity(1 + name.len() + body.len());
     frame.put_u8(u8::try_from(name.len()).expect("command names are a few letters long"));
     frame.put_slice(name.as_bytes());
@@ -117,7 +117,7 @@ pub(super) fn encode_command(out: &mut BytesMut, name: &str, body: &[u8]) {
 }
 
 /// One multipart message as sent.
-pub(crate) fn encode_message(frames: &[&[u8]]) -> Bytes {
+pub fn encode_message(frames: &[&[u8]]) -> Bytes {
     let mut out = BytesMut::with_capacity(frames.iter().map(|frame| frame.len() + 9).sum());
     for (index, frame) in frames.iter().enumerate() {
         encode_frame(&mut out, if index + 1 < frames.len() { MORE } else { 0 }, frame);
@@ -140,7 +140,7 @@ fn encode_frame(out: &mut BytesMut, flags: u8, body: &[u8]) {
 }
 
 /// Body of a READY command that names only the socket type.
-pub(super) fn ready(socket_type: &str) -> BytesMut {
+pub(crate) fn ready(socket_type: &str) -> BytesMut {
     let mut body = BytesMut::new();
     let key = b"Socket-Type";
     body.put_u8(key.len() as u8);
@@ -151,7 +151,7 @@ pub(super) fn ready(socket_type: &str) -> BytesMut {
 }
 
 /// The socket type in the body of a READY command.
-pub(super) fn socket_type(mut body: Bytes) -> Result<String, ZmtpError> {
+pub(crate) fn socket_type(mut body: Bytes) -> Result<String, ZmtpError> {
     let malformed = ZmtpError::Malformed("ready command");
     while body.has_remaining() {
         let key_length = usize::from(body.get_u8());

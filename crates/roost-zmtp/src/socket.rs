@@ -29,7 +29,7 @@ impl EventSockets {
     }
 
     /// Connects to `HOST:PORT`. Put a deadline around it.
-    pub(super) async fn connect(&self, address: &str) -> io::Result<Socket> {
+    pub(crate) async fn connect(&self, address: &str) -> io::Result<Socket> {
         #[cfg(any(test, feature = "simulation"))]
         if let Some(network) = &self.network {
             let address = address.parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
@@ -39,7 +39,7 @@ impl EventSockets {
     }
 
     /// Listens; port 0 picks a free one.
-    pub(super) async fn bind(&self, address: SocketAddr) -> io::Result<Listener> {
+    pub(crate) async fn bind(&self, address: SocketAddr) -> io::Result<Listener> {
         #[cfg(any(test, feature = "simulation"))]
         if let Some(network) = &self.network {
             return Ok(Listener::Simulated(network.bind(address)?));
@@ -50,14 +50,14 @@ impl EventSockets {
 
 /// Accepts subscribers.
 #[derive(Debug)]
-pub(super) enum Listener {
+pub(crate) enum Listener {
     Tcp(TcpListener),
     #[cfg(any(test, feature = "simulation"))]
     Simulated(roost_simulation::Listener),
 }
 
 impl Listener {
-    pub(super) fn address(&self) -> io::Result<SocketAddr> {
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
         match self {
             Self::Tcp(listener) => listener.local_addr(),
             #[cfg(any(test, feature = "simulation"))]
@@ -66,7 +66,7 @@ impl Listener {
     }
 
     /// Accepts the next connection. Cancel safe.
-    pub(super) async fn accept(&self) -> io::Result<Socket> {
+    pub(crate) async fn accept(&self) -> io::Result<Socket> {
         match self {
             Self::Tcp(listener) => Ok(Socket::Tcp(listener.accept().await?.0)),
             #[cfg(any(test, feature = "simulation"))]
@@ -96,7 +96,7 @@ macro_rules! delegate {
 
 impl Socket {
     /// Sends small messages at once and notices a peer that has vanished.
-    pub(super) fn tune(&self) -> io::Result<()> {
+    pub(crate) fn tune(&self) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => {
                 stream.set_nodelay(true)?;
@@ -109,7 +109,7 @@ impl Socket {
     }
 
     /// Writes what the connection takes at once, and tells how much that is.
-    pub(super) fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    pub(crate) fn write_now(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match Pin::new(self).poll_write(&mut Context::from_waker(Waker::noop()), bytes) {
             Poll::Ready(written) => written,
             Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),

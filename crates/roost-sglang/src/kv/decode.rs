@@ -1,0 +1,73 @@
+//! The payload of an engine's events, in its two layouts. Pure.
+
+mod wire;
+
+use roost_kv::{EngineHash, KvEventData, StoredBlock, Tier, hash};
+use roost_worker::KvChange;
+
+use wire::{Batch, Event, Medium, Stored};
+
+/// Reads a batch of events in order. What says nothing about prompts here is left out: other tiers than are known, blocks
+/// of another size, of adapters without a name.
+///
+/// # Errors
+/// It is no batch.
+pub(super) fn batch(payload: &[u8], block_size: u32) -> Result<Vec<KvChange>, rmp_serde::decode::Error> {
+    let batch: Batch = rmp_serde::from_slice(payload)?;
+    Ok(batch.events.into_iter().filter_map(|event| change(event, block_size)).collect())
+}
+
+fn change(event: Event, block_size: u32) -> Option<KvChange> {
+    match event {
+        Event::Stored(stored) => {
+            let tier = tier(stored.medium.as_ref())?;
+            Some(KvChange { tier, data: stored_data(stored, block_size)? })
+        }
+        Event::Removed { hashes, medium } => {
+            Some(KvChange { tier: tier(medium.as_ref())?, data: KvEventData::Removed { blocks: hashes } })
+        }
+        Event::Cleared => Some(KvChange::CLEARED),
+        Event::Unknown => None,
+    }
+}
+
+/// Blocks by their content: the engine's hashes are names only, and differ between engines and versions.
+fn stored_data(stored: Stored, block_size: u32) -> Option<KvEventData> {
+    let names = stored.hashes;
+    let of_adapter = stored.lora_id.is_some_and(|id| id != 0) && stored.lora_name.is_none();
+    if stored.block_size != block_size
+        || stored.tokens.len() != names.len() * block_size as usize
+        || of_adapter
+    {
+        return None;
+    }
+    let seed = hash::seed(stored.lora_name.as_deref(), stored.cache_salt.as_deref());
+    let contents = hash::block_hashes(&stored.tokens, block_size, seed);
+    let blocks =
+        names.into_iter().zip(contents).map(|(engine, local)| StoredBlock { engine, local }).collect();
+    Some(KvEventData::Stored { parent: stored.parent, blocks })
+}
+
+fn tier(medium: Option<&Medium>) -> Option<Tier> {
+    match medium {
+        None => Some(Tier::Device),
+        Some(Medium(name)) => Some(match name.as_str() {
+            "GPU" | "DEVICE" => Tier::Device,
+            "CPU" | "CPU_PINNED" | "CPU_TIER1" => Tier::Host,
+            "CPU_TIER2" | "DISK" | "NVME" | "STORAGE" => Tier::Disk,
+            "EXTERNAL" | "NETWORK" | "REMOTE" | "SHARED" => Tier::External,
+            _ => return None,
+        }),
+    }
+}
+
+/// An engine's name for a block, whatever it is written as.
+fn engine_hash(bytes: &[u8]) -> EngineHash {
+    match bytes.first_chunk::<8>() {
+        Some(first) => EngineHash(u64::from_be_bytes(*first)),
+        None => EngineHash(bytes.iter().fold(0, |name, &byte| name << 8 | u64::from(byte))),
+    }
+}
+
+#[cfg(test)]
+mod tests;
