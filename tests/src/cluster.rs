@@ -330,7 +330,7 @@ impl Cluster {
         let metrics = Metrics::new(&registry, &MetricsOptions::default())?;
         let frontend = Frontend::new(
             self.options.config.clone(),
-            Parts { client, cluster, updates, registry, metrics, replicas },
+            Parts { client, cluster, updates, registry, metrics, replicas, hosted: None },
         )?;
         // A free port the first time; one that is started again keeps its address.
         let listener = TcpListener::bind(self.address).await?;

@@ -92,7 +92,7 @@ impl Arguments {
         found: Found,
         name: &str,
         attached: Option<String>,
-        next: impl FnOnce() -> Option<String>,
+        mut next: impl FnMut() -> Option<String>,
     ) {
         let flag = format!("--{name}");
         let text = match (found.spec.kind, found.negated, attached) {
@@ -103,7 +103,10 @@ impl Arguments {
             (Kind::Switch, true, None) => "false".to_owned(),
             (Kind::Switch, false, None) => "true".to_owned(),
             (_, _, Some(attached)) => attached,
-            (_, _, None) => match next() {
+            (kind, _, None) => match next() {
+                Some(value) if matches!(kind, Kind::Words) => {
+                    std::iter::once(value).chain(std::iter::from_fn(next)).collect::<Vec<_>>().join(" ")
+                }
                 Some(value) => value,
                 None => {
                     let accepted = crate::value::describe(found.spec.kind);

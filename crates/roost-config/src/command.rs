@@ -21,6 +21,8 @@ use crate::{
     spec::{CommandSpec, OptionSpec},
     suggest, table,
     value::Value,
+    worker,
+    worker::Worker,
 };
 
 /// What the process is to do.
@@ -28,6 +30,8 @@ use crate::{
 pub enum Command {
     /// Serve requests.
     Serve(Box<Serve>),
+    /// Put an SGLang server on the plane.
+    Worker(Box<Worker>),
     /// Run mock workers.
     MockWorker(Box<MockWorker>),
     /// Run a frontend and mock workers in one process.
@@ -125,6 +129,7 @@ fn run(
         return Ok(Command::Print(effective.to_toml()));
     }
     Ok(match command.name {
+        "worker" => Command::Worker(Box::new(worker::build(&values, effective, notices)?)),
         "mock-worker" => Command::MockWorker(Box::new(mock_worker::build(&values, effective, notices))),
         "replay-routing" => Command::Replay(Box::new(replay::build(&values, environment)?)),
         "bench" => Command::Bench(Box::new(bench::build(&values)?)),

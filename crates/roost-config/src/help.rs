@@ -89,6 +89,7 @@ fn usage(spec: &OptionSpec) -> String {
         Kind::Bytes { .. } => "SIZE",
         Kind::Text => "TEXT",
         Kind::Texts => "TEXT ...",
+        Kind::Words => "WORD ...",
         Kind::Path => "PATH",
         Kind::Ip => "ADDRESS",
         Kind::Choice { accepted, .. } => return format!("--{} {}", spec.name, accepted.join("|")),

@@ -28,6 +28,8 @@ mod suggest;
 pub mod table;
 mod value;
 mod values;
+mod worker;
+mod worker_plane;
 
 #[cfg(test)]
 mod tests;
@@ -49,6 +51,8 @@ pub use serve::{
     KubernetesOptions, LimitOptions, LocalPrefillOptions, LocalPrefillPolicy, LogFormat, LogOptions,
     MetricsOptions, ModelOptions, NamespaceFilter, NatsOptions, PathOptions, PlaneOptions, PlaneTls,
     ProcessOptions, QueueOptions, QueuePolicy, ReasoningField, ReliabilityOptions, RouterMode, RouterOptions,
-    Serve, TokenizerBackend, TokenizerOptions,
+    Serve, SglangOptions, TokenizerBackend, TokenizerOptions,
 };
 pub use spec::{CommandSpec, Kind, OptionSpec, Section, Status, TimeUnit};
+pub use worker::Worker;
+pub use worker_plane::WorkerPlane;

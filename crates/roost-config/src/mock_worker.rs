@@ -1,20 +1,17 @@
 //! What `roost mock-worker` needs to know.
 
-use std::{net::IpAddr, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use crate::{
     effective::Effective,
-    serve::{self, DiscoveryBackend, LogOptions, NatsOptions, PlaneTls},
+    serve::{self, LogOptions},
     values::Values,
+    worker_plane::WorkerPlane,
 };
 
 /// Options of `roost mock-worker`: workers that behave like an engine's, without a model.
 #[derive(Debug, Clone)]
 pub struct MockWorker {
-    /// Namespace the workers register in.
-    pub namespace: String,
-    /// Component they register as. Follows the role unless given.
-    pub component: String,
     /// Name under which the model is served.
     pub model_name: String,
     /// Folder with tokenizer, template and configuration. `None`: a small built-in model.
@@ -49,28 +46,8 @@ pub struct MockWorker {
     pub script: Option<PathBuf>,
     /// Publish KV events.
     pub kv_events: bool,
-    /// Publish over this connection to NATS. `None`: on sockets.
-    pub nats: Option<NatsOptions>,
-    /// Host at which frontends reach those sockets. `None`: [`MockWorker::host`].
-    pub event_host: Option<String>,
-    /// Address of every listener of the workers.
-    pub host: IpAddr,
-    /// Port of the first worker's request listener, the next worker takes the next one; 0 takes free ones.
-    pub port: u16,
-    /// Codec that frontends are told to use.
-    pub json_codec: bool,
-    /// Requests a worker answers at once.
-    pub max_active: usize,
-    /// Requests that wait beyond those.
-    pub max_queued: usize,
-    /// Largest request frame, in bytes.
-    pub max_message_bytes: usize,
-    /// TLS to frontends.
-    pub tls: PlaneTls,
-    /// Port of the first worker's file server; 0 takes free ones. `None`: the card names local paths.
-    pub system_port: Option<u16>,
-    /// Where the workers register.
-    pub discovery: DiscoveryBackend,
+    /// How frontends reach the workers.
+    pub plane: WorkerPlane,
     /// Log output.
     pub log: LogOptions,
     /// Every option with its value and where it came from.
@@ -105,18 +82,7 @@ pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>)
         "decode" => WorkerRole::Decode,
         _ => WorkerRole::Aggregated,
     };
-    let component = match (values.text("component"), role) {
-        (Some(given), _) => given,
-        (None, WorkerRole::Prefill) => "prefill".to_owned(),
-        (None, WorkerRole::Aggregated | WorkerRole::Decode) => "backend".to_owned(),
-    };
-    let usual = (values.size("tcp-worker-pool-size"), values.size("tcp-work-queue-size"));
-    let short_queue = values.size("engine-request-queue-limit");
-    let (max_active, max_queued) =
-        values.optional_size("engine-request-limit").map_or(usual, |limit| (limit, short_queue));
     MockWorker {
-        namespace: values.required_text("namespace"),
-        component,
         model_name: values.required_text("model-name"),
         model_path: values.path("model-path"),
         role,
@@ -137,17 +103,7 @@ pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>)
         seed: values.integer("seed"),
         script: values.path("script"),
         kv_events: values.switch("kv-events"),
-        nats: serve::nats(values),
-        event_host: values.text("event-plane-host"),
-        host: values.ip("host"),
-        port: values.port("port"),
-        json_codec: values.choice("request-plane-codec") == "json",
-        max_active,
-        max_queued,
-        max_message_bytes: values.size("tcp-max-message-size"),
-        tls: serve::plane_tls(values),
-        system_port: values.optional_port("system-port"),
-        discovery: serve::discovery(values),
+        plane: WorkerPlane::of(values),
         log: serve::log(values),
         effective,
         notices,

@@ -93,7 +93,7 @@ pub fn configuration_file() -> String {
 
 /// Whether a default is written without quotes.
 fn is_bare(kind: Kind) -> bool {
-    !matches!(kind, Kind::Text | Kind::Texts | Kind::Path | Kind::Ip | Kind::Choice { .. })
+    !matches!(kind, Kind::Text | Kind::Texts | Kind::Words | Kind::Path | Kind::Ip | Kind::Choice { .. })
 }
 
 fn row(text: &mut String, spec: &OptionSpec) {

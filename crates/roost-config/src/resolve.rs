@@ -67,7 +67,7 @@ fn strongest<'a>(
     let mut flags = given.iter().filter(|given| given.spec.name == spec.name);
     if let Some(last) = flags.clone().next_back() {
         let text = match spec.kind {
-            Kind::Texts => {
+            Kind::Texts | Kind::Words => {
                 let texts: Vec<&str> = flags.by_ref().map(|given| given.text.as_str()).collect();
                 texts.join("\n").into()
             }

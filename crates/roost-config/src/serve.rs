@@ -5,6 +5,7 @@ mod door;
 mod local_prefill;
 mod reliability;
 mod routes;
+mod sglang;
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
@@ -14,6 +15,7 @@ pub use door::{DoorOptions, KeyOptions};
 pub use local_prefill::{LocalPrefillOptions, LocalPrefillPolicy};
 pub use reliability::ReliabilityOptions;
 pub use routes::PathOptions;
+pub use sglang::SglangOptions;
 
 pub(crate) use build::{apply_presets, build, check, check_discovery, discovery, log, nats, plane_tls};
 
@@ -34,6 +36,8 @@ pub struct Serve {
     pub plane: PlaneOptions,
     /// Where workers are found.
     pub discovery: DiscoveryOptions,
+    /// SGLang servers that take the place of discovered workers. `None`: there are none.
+    pub sglang: Option<SglangOptions>,
     /// KV and load events of workers.
     pub events: EventOptions,
     /// Which models are served and how they are announced.

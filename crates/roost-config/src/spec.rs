@@ -64,6 +64,9 @@ pub enum Kind {
     Text,
     /// Texts that are not empty: the flag can be given several times; elsewhere one a line.
     Texts,
+    /// Words without spaces: the flag takes all up to the next one and can be given several times; elsewhere words are
+    /// separated by spaces or lines.
+    Words,
     /// A path.
     Path,
     /// An IPv4 or IPv6 literal.
@@ -144,7 +147,10 @@ impl OptionSpec {
     /// Whether `None` unsets it, as in `DYN_ROUTER_QUEUE_THRESHOLD=None`.
     pub(crate) fn none_unsets(&self) -> bool {
         self.default.is_none()
-            && !matches!(self.kind, Kind::Switch | Kind::Text | Kind::Texts | Kind::Path | Kind::Ip)
+            && !matches!(
+                self.kind,
+                Kind::Switch | Kind::Text | Kind::Texts | Kind::Words | Kind::Path | Kind::Ip
+            )
     }
 }
 

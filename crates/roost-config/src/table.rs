@@ -22,6 +22,7 @@ mod reliability;
 mod replay;
 mod router;
 mod router_other;
+mod sglang;
 mod worker;
 
 use crate::spec::{CommandSpec, OptionSpec, Section, Status};
@@ -44,6 +45,7 @@ pub static SERVE: CommandSpec = CommandSpec {
         Section { title: "Request and response plane", key: "plane", options: planes::OPTIONS },
         Section { title: "TLS on that plane", key: "plane-tls", options: plane_tls::OPTIONS },
         Section { title: "Discovery", key: "discovery", options: discovery::OPTIONS },
+        Section { title: "Plain SGLang servers", key: "sglang", options: sglang::OPTIONS },
         Section { title: "Events", key: "events", options: planes::EVENTS },
         Section { title: "Model and tokenizer", key: "model", options: model::OPTIONS },
         Section { title: "Limits", key: "limits", options: limits::OPTIONS },
@@ -65,6 +67,22 @@ pub static MOCK_WORKER: CommandSpec = CommandSpec {
     sections: &[
         Section { title: "Model", key: "model", options: worker::MODEL },
         Section { title: "Engine", key: "engine", options: worker::ENGINE },
+        Section { title: "Network", key: "network", options: worker::NETWORK },
+        Section { title: "TLS to frontends", key: "plane-tls", options: plane_tls::OPTIONS },
+        Section { title: "Discovery", key: "discovery", options: discovery::STORE },
+        Section { title: "Events", key: "events", options: planes::WORKER_EVENTS },
+        Section { title: "Logs", key: "log", options: observe::LOG },
+    ],
+    reads_config_file: false,
+    positional: None,
+};
+
+/// `roost worker`: a plain SGLang server behind the plane.
+pub static WORKER: CommandSpec = CommandSpec {
+    name: "worker",
+    about: "Put a plain SGLang server on the worker plane, for roost and for Dynamo frontends.",
+    sections: &[
+        Section { title: "Engine", key: "engine", options: sglang::ENGINE },
         Section { title: "Network", key: "network", options: worker::NETWORK },
         Section { title: "TLS to frontends", key: "plane-tls", options: plane_tls::OPTIONS },
         Section { title: "Discovery", key: "discovery", options: discovery::STORE },
@@ -123,7 +141,7 @@ pub static BENCH: CommandSpec = CommandSpec {
 };
 
 /// Every command, in the order of the help.
-pub static COMMANDS: &[&CommandSpec] = &[&SERVE, &MOCK_WORKER, &DEMO, &EXPLAIN, &REPLAY, &BENCH];
+pub static COMMANDS: &[&CommandSpec] = &[&SERVE, &WORKER, &MOCK_WORKER, &DEMO, &EXPLAIN, &REPLAY, &BENCH];
 
 /// Name of the option that names the configuration file.
 pub(crate) const CONFIG: &str = general::CONFIG.name;

@@ -30,7 +30,9 @@ impl Value {
             Kind::Number { min, max } => parse_number(trimmed, min, max).map(Self::Number),
             Kind::Duration { unit, min, max } => parse_duration(trimmed, unit, min, max).map(Self::Duration),
             Kind::Bytes { unit, min, max } => parse_bytes(trimmed, unit, min, max).map(Self::Bytes),
-            Kind::Text | Kind::Texts => (!trimmed.is_empty()).then(|| Self::Text(trimmed.to_owned())),
+            Kind::Text | Kind::Texts | Kind::Words => {
+                (!trimmed.is_empty()).then(|| Self::Text(trimmed.to_owned()))
+            }
             Kind::Path => (!text.is_empty()).then(|| Self::Path(PathBuf::from(text))),
             Kind::Ip => trimmed.trim_matches(['[', ']']).parse().ok().map(Self::Ip),
             Kind::Choice { accepted, unavailable } => {
@@ -92,7 +94,7 @@ pub(crate) fn describe(kind: Kind) -> String {
                 max / unit
             )
         }
-        Kind::Text | Kind::Texts => "a text that is not empty".to_owned(),
+        Kind::Text | Kind::Texts | Kind::Words => "a text that is not empty".to_owned(),
         Kind::Path => "a path".to_owned(),
         Kind::Ip => "an IP address".to_owned(),
         Kind::Choice { accepted, .. } => format!("one of {}", accepted.join(", ")),

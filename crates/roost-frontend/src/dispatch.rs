@@ -1,6 +1,7 @@
 //! A prepared request to a worker that answers. Retries and moves to other workers live here and only here.
 
 mod active;
+mod answer;
 mod answers;
 mod leg;
 mod local;

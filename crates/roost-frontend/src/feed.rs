@@ -221,7 +221,7 @@ impl Feed {
         };
         let set = &mut self.sets.get_mut(&name).expect("inserted above")[position];
         set.add(&info);
-        {
+        if self.shared.hosted.is_none() {
             let _io = self.io.enter();
             self.shared.client.warm(info.target.address);
         }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::feed::{Feed, Replicas};
+use crate::hosted::HostedEngines;
 use crate::metrics::Metrics;
 use crate::shared::Shared;
 use crate::{Listener, accept, routes};
@@ -31,6 +32,8 @@ pub struct Parts {
     pub metrics: Metrics,
     /// The other frontends of the deployment; `None` to stand alone.
     pub replicas: Option<Replicas>,
+    /// Engines that are called without the plane: all of them, or `None` for workers on the plane.
+    pub hosted: Option<Arc<dyn HostedEngines>>,
 }
 
 /// How long answers that are cut may take to tell their clients.
@@ -53,8 +56,8 @@ impl Frontend {
         if let Some(rule) = &config.route.local_prefill {
             rule.validate().map_err(std::io::Error::other)?;
         }
-        let Parts { client, cluster, updates, registry, metrics, replicas } = parts;
-        let shared = Arc::new(Shared::new(config, client, cluster, registry, metrics, replicas)?);
+        let Parts { client, cluster, updates, registry, metrics, replicas, hosted } = parts;
+        let shared = Arc::new(Shared::new(config, client, cluster, registry, metrics, replicas, hosted)?);
         Ok(Frontend { shared, updates })
     }
 

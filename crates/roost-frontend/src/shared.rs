@@ -14,6 +14,7 @@ use crate::body::Bodies;
 use crate::config::Config;
 use crate::feed::Replicas;
 use crate::hold::Hold;
+use crate::hosted::HostedEngines;
 use crate::metrics::Metrics;
 use crate::models::{Models, Registry as ModelRegistry};
 use crate::prepare::memory::PromptMemory;
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     /// Cancelled at the end of the drain: what still runs is ended with an error.
     pub(crate) cut: CancellationToken,
     pub(crate) replicas: Option<Replicas>,
+    /// Engines in this process; where there are any, there are no others.
+    pub(crate) hosted: Option<Arc<dyn HostedEngines>>,
     leaving: AtomicBool,
     draining: AtomicBool,
     /// A model could be served at least once: from then on the process is healthy whatever workers do.
@@ -51,6 +54,7 @@ impl Shared {
         registry: Registry,
         metrics: Metrics,
         replicas: Option<Replicas>,
+        hosted: Option<Arc<dyn HostedEngines>>,
     ) -> std::io::Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = config.prepare.threads.unwrap_or(cores.saturating_sub(1)).max(1);
@@ -63,6 +67,7 @@ impl Shared {
             bindings: Arc::default(),
             models: Models::default(),
             replicas,
+            hosted,
             metrics,
             registry,
             client,

@@ -129,6 +129,7 @@ fn card(server: &Server, info: &ServerInfo, options: EngineOptions, publishes_kv
         reasoning_parser: info.reasoning_parser.clone(),
         bootstrap,
         runtime_data: serde_json::Map::new(),
+        runtime_config: serde_json::Map::new(),
     }
 }
 

@@ -35,6 +35,8 @@ pub struct ServerInfo {
     pub max_running_requests: u64,
     /// Tokens that each rank prefills in one step.
     pub max_prefill_tokens: u64,
+    /// Chat template that the server was started with, a file or a name.
+    pub chat_template: Option<String>,
     /// Tool-call parser by SGLang's name.
     pub tool_call_parser: Option<String>,
     /// Reasoning parser by SGLang's name.

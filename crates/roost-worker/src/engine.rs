@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use futures_core::Stream;
 use roost_kv::{KvEventData, Tier};
-use roost_wire::message::{EngineOutput, EngineRequest};
+use roost_wire::message::{DynamoError, EngineOutput, EngineRequest, Reason};
 use tokio::sync::watch;
 
 use crate::{Cancel, EngineCard};
@@ -125,4 +125,18 @@ pub enum EngineError {
     /// The engine failed; the text is for the operator only.
     #[error("engine failed: {0}")]
     Failed(String),
+}
+
+impl EngineError {
+    /// The error as frontends expect it from a worker.
+    pub fn on_the_wire(self) -> DynamoError {
+        match self {
+            EngineError::InvalidRequest(text) => DynamoError::invalid_argument(text),
+            EngineError::Rejected(text) => DynamoError::new(Reason::BackendInvalidArgument, text),
+            EngineError::Overloaded => DynamoError::new(Reason::WorkerOverloaded, "engine at capacity"),
+            EngineError::ShuttingDown => DynamoError::new(Reason::EngineShutdown, "engine is shutting down"),
+            EngineError::Unavailable(text) => DynamoError::new(Reason::BackendUnavailable, text),
+            EngineError::Failed(text) => DynamoError::new(Reason::BackendUnknown, text),
+        }
+    }
 }

@@ -32,6 +32,7 @@ use crate::{Engine, Journal, KvChange};
 use generate::GenerateHandler;
 use kv_source::{KvQueryHandler, KvSource};
 use metadata::MetadataServer;
+use model_card::Publishing;
 
 /// A worker did not come up.
 #[derive(Debug, thiserror::Error)]
@@ -321,7 +322,11 @@ impl Starting<'_> {
             }
             self.tasks.spawn(server.serve(&prefix, &files, self.stop.clone()));
         }
-        Ok(model_card::model_card(card, &files, self.names.config))
+        let publishing = Publishing {
+            events: self.names.config.events.is_some(),
+            queries: self.names.config.local_indexer,
+        };
+        Ok(model_card::model_card(card, &files, publishing))
     }
 
     /// One publisher, one source and one query endpoint per rank.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use roost_cluster::record::Codec;
 use roost_cluster::{Discovery, NatsClient};
-use roost_config::{AnswerMode, MockWorker, WorkerRole};
+use roost_config::{AnswerMode, MockWorker, WorkerPlane, WorkerRole};
 use roost_tokenizer::{Backend, Tokenizer};
 use roost_wire::Transport;
 use roost_worker::{
@@ -45,8 +45,8 @@ pub(crate) async fn start(
     if options.workers > 1 && store.is_one_workers() {
         bail!("a pod registers one worker in Kubernetes: start one process for each (--workers 1)");
     }
-    let transport = crate::transport::plane(&options.tls)?;
-    let nats = match &options.nats {
+    let transport = crate::transport::plane(&options.plane.tls)?;
+    let nats = match &options.plane.nats {
         Some(nats) if options.kv_events => Some(crate::nats::connect(nats, &CancellationToken::new())?),
         _ => None,
     };
@@ -135,12 +135,26 @@ fn server(
     nats: Option<NatsClient>,
     number: usize,
 ) -> WorkerConfig {
+    let mut config = worker_config(&options.plane, discovery, transport, nats, options.kv_events, number);
+    config.codec_for_journal = Some(codec.clone());
+    config
+}
+
+/// How the worker of that number in a process is reached.
+pub(crate) fn worker_config(
+    options: &WorkerPlane,
+    discovery: Arc<dyn Discovery>,
+    transport: &Transport,
+    nats: Option<NatsClient>,
+    kv_events: bool,
+    number: usize,
+) -> WorkerConfig {
     // Fixed ports are for one worker; the others of a process take the next ones.
     let offset = u16::try_from(number).unwrap_or(u16::MAX);
     let port = |first: u16| if first == 0 { 0 } else { first.saturating_add(offset) };
     let mut config = WorkerConfig::new(discovery);
     config.namespace.clone_from(&options.namespace);
-    config.component = Some(options.component.clone());
+    config.component.clone_from(&options.component);
     if options.json_codec {
         config.codec = Codec::Json;
     }
@@ -149,8 +163,7 @@ fn server(
     config.listen.max_queued = options.max_queued;
     config.listen.max_message_bytes = options.max_message_bytes;
     config.listen.bind = SocketAddr::new(options.host, port(options.port));
-    config.codec_for_journal = Some(codec.clone());
-    if options.kv_events {
+    if kv_events {
         config.events =
             Some(EventsConfig { bind: options.host, advertise_host: options.event_host.clone(), nats });
     }

@@ -19,9 +19,11 @@ mod output;
 mod replay;
 mod serve;
 mod settings;
+mod sglang;
 mod signals;
 mod store;
 mod transport;
+mod worker;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -47,6 +49,7 @@ fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Ok(Command::Serve(options)) => serve::run(*options),
+        Ok(Command::Worker(options)) => worker::run(*options),
         Ok(Command::MockWorker(options)) => mock_worker::run(*options),
         Ok(Command::Demo(options)) => demo::run(*options),
         Ok(Command::Replay(options)) => replay::run(&options),

@@ -15,7 +15,7 @@ pub(crate) fn run(options: MockWorker) -> Result<ExitCode> {
     let process = ProcessOptions { worker_threads: None, max_blocking_threads: None, fd_limit_target: None };
     serve::runtime(&process)?.block_on(async {
         let shutdown = signals::shutdown()?;
-        let store = Store::new(&options.discovery, None)?;
+        let store = Store::new(&options.plane.discovery, None)?;
         let files = tempfile::tempdir().context("cannot make a folder for the model")?;
         let fleet = fleet::start(&options, files.path(), &store, &shutdown).await?;
         shutdown.cancelled().await;

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
 use crate::store::Store;
-use crate::{banner, descriptors, listeners, nats, settings, signals};
+use crate::{banner, descriptors, listeners, nats, settings, sglang, signals};
 
 /// Longest wait for the removal of this frontend's own records.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -92,12 +92,21 @@ pub(crate) async fn start(
         Arc::new(PlaneRecovery::new(Arc::clone(&client))),
         stop_cluster.clone(),
     );
+    let (hosted, updates) = match &options.sglang {
+        None => (None, updates),
+        Some(servers) => {
+            let (path, kv_events) = (options.model.path.clone(), options.router.kv_events);
+            let (hosted, updates) =
+                sglang::start(servers, path, kv_events, &discovery, updates, &stop_cluster)?;
+            (Some(hosted), updates)
+        }
+    };
     let registry = Registry::new(&options.metrics.prefix);
     registry.build_info(env!("CARGO_PKG_VERSION"))?;
     let metrics = Metrics::new(&registry, &crate::settings::metrics(&options.metrics))?;
     let frontend = Frontend::new(
         settings::frontend(options, &access),
-        Parts { client, cluster, updates, registry, metrics, replicas },
+        Parts { client, cluster, updates, registry, metrics, replicas, hosted },
     )
     .context("cannot start the prepare threads")?;
     let running = async move {
@@ -150,7 +159,8 @@ fn cluster_config(options: &Serve) -> ClusterConfig {
             NamespaceFilter::Exact(name) => roost_cluster::NamespaceFilter::Exact(name.clone()),
             NamespaceFilter::Prefix(prefix) => roost_cluster::NamespaceFilter::Prefix(prefix.clone()),
         },
-        kv_events: options.router.kv_events,
+        // Engines in this process tell of their caches themselves.
+        kv_events: options.router.kv_events && options.sglang.is_none(),
         sequences: options.events.replica_sync,
         bindings: shares_bindings(options),
         update_capacity: options.events.queue_capacity,

@@ -8,8 +8,8 @@ use super::{
     DoorOptions, ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, KubernetesOptions,
     LimitOptions, LocalPrefillOptions, LogFormat, LogOptions, MetricsOptions, ModelOptions, NamespaceFilter,
     NatsOptions, PathOptions, PlaneOptions, PlaneTls, ProcessOptions, QueueOptions, QueuePolicy,
-    ReasoningField, ReliabilityOptions, RouterMode, RouterOptions, Serve, TokenizerBackend, TokenizerOptions,
-    routes,
+    ReasoningField, ReliabilityOptions, RouterMode, RouterOptions, Serve, SglangOptions, TokenizerBackend,
+    TokenizerOptions, routes, sglang,
 };
 use crate::{effective::Effective, problem::Problem, resolve::Resolved, value::Value, values::Values};
 
@@ -46,6 +46,7 @@ pub(crate) fn apply_presets(resolved: &mut Resolved) {
 pub(crate) fn check(resolved: &mut Resolved) {
     local_prefill::check(resolved);
     routes::check(resolved);
+    sglang::check(resolved);
     for (name, usual) in RANGES {
         let bound = |end: &str, usual: f64| match resolved.value(&format!("metrics-{name}-{end}")) {
             Some(Value::Number(given)) => *given,
@@ -83,6 +84,7 @@ pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>)
             poll_interval: values.duration("discovery-poll-interval-ms"),
             card_cache_dir: values.path("card-cache-dir"),
         },
+        sglang: SglangOptions::of(values),
         events: EventOptions {
             queue_capacity: values.size("event-queue-capacity"),
             replica_sync: values.switch("router-replica-sync"),

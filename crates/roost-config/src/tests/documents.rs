@@ -67,6 +67,7 @@ fn general_help_names_the_commands() {
 
         commands:
           serve        Serve the OpenAI-compatible API in front of discovered workers.
+          worker       Put a plain SGLang server on the worker plane, for roost and for Dynamo frontends.
           mock-worker  Run workers that behave like an engine's, without a model, for trials and tests.
           demo         Run a frontend and mock workers in one process and show a conversation.
           explain      Ask a running frontend why a request or the turns of a session went where they went.

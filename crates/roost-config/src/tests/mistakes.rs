@@ -168,7 +168,7 @@ fn a_command_that_does_not_exist() {
         "help mock",
         &[],
         expect![
-            "mock: is not a command; there are serve, mock-worker, demo, explain, replay-routing, bench and help"
+            "mock: is not a command; there are serve, worker, mock-worker, demo, explain, replay-routing, bench and help"
         ],
     );
 }
@@ -201,13 +201,13 @@ fn the_whole_message() {
 #[test]
 fn mock_workers_publish_where_they_are_told() {
     let given = [("NATS_SERVER", "tls://nats-0:4222"), ("NATS_AUTH_TOKEN", "hunter2")];
-    assert!(mock_worker("mock-worker", &given).nats.is_none(), "a server alone decides nothing");
+    assert!(mock_worker("mock-worker", &given).plane.nats.is_none(), "a server alone decides nothing");
     let worker = mock_worker("mock-worker --event-plane nats", &given);
     assert!(!format!("{worker:?}").contains("hunter2"), "a token is printed nowhere");
-    let nats = worker.nats.expect("asked for");
+    let nats = worker.plane.nats.expect("asked for");
     assert_eq!((nats.servers.as_str(), nats.token.as_deref()), ("tls://nats-0:4222", Some("hunter2")));
     let elsewhere = mock_worker("mock-worker --event-plane-host 10.0.0.9", &[]);
-    assert_eq!(elsewhere.event_host.as_deref(), Some("10.0.0.9"));
+    assert_eq!(elsewhere.plane.event_host.as_deref(), Some("10.0.0.9"));
 }
 
 #[test]

@@ -146,12 +146,12 @@ fn a_mock_worker() {
          --inter-token-latency-ms 2.5 --system-port 0 --answer random --no-kv-events",
         &[("DYN_NAMESPACE", "ns"), ("DYN_TCP_RPC_PORT", "7000")],
     );
-    assert_eq!((worker.namespace.as_str(), worker.component.as_str()), ("ns", "prefill"));
+    assert_eq!((worker.plane.namespace.as_str(), worker.plane.component), ("ns", None));
     assert_eq!(worker.role, WorkerRole::Prefill);
-    assert_eq!((worker.workers, worker.data_parallel_size, worker.port), (2, 4, 7000));
-    assert_eq!(worker.system_port, Some(0));
+    assert_eq!((worker.workers, worker.data_parallel_size, worker.plane.port), (2, 4, 7000));
+    assert_eq!(worker.plane.system_port, Some(0));
     assert_eq!(worker.inter_token_latency, Duration::from_micros(2500));
-    assert_eq!(worker.discovery, DiscoveryBackend::Memory);
+    assert_eq!(worker.plane.discovery, DiscoveryBackend::Memory);
     assert_eq!(worker.answer, AnswerMode::Random);
     assert!(!worker.kv_events);
 }
@@ -169,7 +169,7 @@ fn tls_on_the_plane_is_the_same_for_both_ends() {
         ("DYN_TCP_TLS_HANDSHAKE_TIMEOUT_SECS", "7"),
     ];
     let path = |path: &str| Some(PathBuf::from(path));
-    for tls in [serve("serve", &environment).plane.tls, mock_worker("mock-worker", &environment).tls] {
+    for tls in [serve("serve", &environment).plane.tls, mock_worker("mock-worker", &environment).plane.tls] {
         assert_eq!((tls.cert, tls.key), (path("/tls/own.pem"), path("/tls/own.key")));
         assert_eq!((tls.ca, tls.insecure), (path("/tls/ca.pem"), false));
         assert_eq!((tls.client_cert, tls.client_key), (path("/tls/client.pem"), path("/tls/client.key")));
@@ -183,7 +183,7 @@ fn tls_on_the_plane_is_the_same_for_both_ends() {
 fn the_limits_of_a_worker() {
     let limits = |environment: &[(&str, &str)]| {
         let worker = mock_worker("mock-worker", environment);
-        (worker.max_active, worker.max_queued)
+        (worker.plane.max_active, worker.plane.max_queued)
     };
     assert_eq!(limits(&[]), (10_000, 40_000));
     assert_eq!(limits(&[("DYN_TCP_WORKER_POOL_SIZE", "5"), ("DYN_TCP_WORK_QUEUE_SIZE", "6")]), (5, 6));

@@ -92,6 +92,9 @@ fn every_supported_option_is_read() {
     check_all_read(&table::MOCK_WORKER, |values| {
         drop(crate::mock_worker::build(values, Effective::default(), Vec::new()));
     });
+    check_all_read(&table::WORKER, |values| {
+        drop(crate::worker::build(values, Effective::default(), Vec::new()));
+    });
     check_all_read(&table::BENCH, |values| drop(crate::bench::build(values)));
     check_all_read(&table::REPLAY, |values| {
         drop(crate::replay::build(values, &Environment::default()));

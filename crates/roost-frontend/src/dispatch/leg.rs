@@ -1,21 +1,19 @@
 //! One worker's answer under way, with its booking.
 
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use futures_core::Stream;
 use roost_kv::WorkerRank;
 use roost_router::Placement;
-use roost_wire::ResponseStream;
 use roost_wire::message::{EngineOutput, FinishReason};
 
+use super::answer::Answer;
 use super::seat::{Booking, Tried};
 use crate::failure::Failure;
 
 /// A leg whose worker has accepted it. Dropping it tells the worker to stop and gives the booking back.
 #[derive(Debug)]
 pub(super) struct Leg {
-    pub(super) stream: ResponseStream,
+    pub(super) stream: Answer,
     pub(super) placement: Placement,
     pub(super) booking: Booking,
 }
@@ -38,21 +36,13 @@ impl Leg {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<EngineOutput, Failure>>> {
-        loop {
-            return match ready!(Pin::new(&mut self.stream).poll_next(cx)) {
-                None => Poll::Ready(None),
-                Some(Err(error)) => Poll::Ready(Some(Err(Failure::stream(&error)))),
-                Some(Ok(item)) => match item.data {
-                    // Nobody here asked for that: an answer cut by its worker must not look whole.
-                    Some(output) if output.finish_reason == Some(FinishReason::Cancelled) => {
-                        Poll::Ready(Some(Err(Failure::aborted())))
-                    }
-                    Some(output) => Poll::Ready(Some(Ok(output))),
-                    // Nothing but an event or a comment.
-                    None => continue,
-                },
-            };
-        }
+        Poll::Ready(match ready!(self.stream.poll(cx)) {
+            // Nobody here asked for that: an answer cut by its worker must not look whole.
+            Some(Ok(output)) if output.finish_reason == Some(FinishReason::Cancelled) => {
+                Some(Err(Failure::aborted()))
+            }
+            next => next,
+        })
     }
 
     /// The first output that says something: tokens or an end. Cancel safe.

@@ -10,6 +10,7 @@ use roost_wire::Call;
 use roost_wire::message::{EngineRequest, TokenIdFormat};
 
 use super::Request;
+use super::answer::Answer;
 use super::leg::Leg;
 use crate::failure::Failure;
 use crate::models::{Engine, Instance, Pool};
@@ -138,6 +139,13 @@ impl Request<'_> {
     ) -> Result<Leg, Failure> {
         let Seat { placement, lease, engine, instance } = seat;
         tried.calls += 1;
+        if let Some(hosted) = &self.shared.hosted {
+            let booking = Booking { lease, engine, instance };
+            return match hosted.generate(booking.worker(), &self.prepared.id, body.clone()) {
+                Some(stream) => Ok(Leg { stream: Answer::Hosted(stream), placement, booking }),
+                None => Err(booking.failed(Failure::gone(), tried)),
+            };
+        }
         let target = &instance.info.target;
         let codec = crate::plane::codec(target.codec);
         let body = body.encode(codec, self.token_format()).map_err(|e| Failure::encode(&e))?;
@@ -156,7 +164,7 @@ impl Request<'_> {
         };
         let booking = Booking { lease, engine: Arc::clone(&engine), instance: Arc::clone(&instance) };
         match called {
-            Ok(stream) => Ok(Leg { stream, placement, booking }),
+            Ok(stream) => Ok(Leg { stream: Answer::Plane(stream), placement, booking }),
             Err(failure) => Err(booking.failed(failure, tried)),
         }
     }

@@ -80,6 +80,7 @@ pub(super) fn server_info(info: &Value, model: &Value, models: &Value) -> Result
             .filter(|&size| size > 0)
             .or_else(|| number("max_prefill_tokens"))
             .unwrap_or(0),
+        chat_template: text("chat_template"),
         tool_call_parser: text("tool_call_parser"),
         reasoning_parser: text("reasoning_parser"),
         bootstrap_port: (role == Role::Prefill).then(|| {

@@ -7,14 +7,14 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use futures_core::Stream;
-use roost_wire::message::{DynamoError, EngineRequest, Reason};
+use roost_wire::message::{DynamoError, EngineRequest};
 use roost_wire::{Admission, BoxFuture, Cancellation, Handler, Item, ItemStream, RequestContext};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Fault, Faults, WorkerConfig};
 use crate::journal::{self, Finish, Finished, JournalEntry, RequestRecord};
-use crate::{Cancel, CancelKind, Engine, EngineContext, EngineError, Journal, OutputStream, TextCodec};
+use crate::{Cancel, CancelKind, Engine, EngineContext, Journal, OutputStream, TextCodec};
 
 /// An item that no codec decodes: 0xc1 begins neither MessagePack nor JSON.
 const BAD_ITEM: &[u8] = &[0xc1, 0xc1];
@@ -154,7 +154,7 @@ impl Stream for Answer {
             Some(Ok(output)) => Item::from(output),
             Some(Err(error)) => {
                 answer.log.end = Some(Finish::Failed);
-                Item::Error(on_the_wire(error))
+                Item::Error(error.on_the_wire())
             }
             None => {
                 answer.log.end.get_or_insert(Finish::Complete);
@@ -217,17 +217,5 @@ impl Drop for AnswerLog {
             items: self.items,
             at: Instant::now(),
         }));
-    }
-}
-
-/// An engine's error as frontends expect it from a worker.
-fn on_the_wire(error: EngineError) -> DynamoError {
-    match error {
-        EngineError::InvalidRequest(text) => DynamoError::invalid_argument(text),
-        EngineError::Rejected(text) => DynamoError::new(Reason::BackendInvalidArgument, text),
-        EngineError::Overloaded => DynamoError::new(Reason::WorkerOverloaded, "engine at capacity"),
-        EngineError::ShuttingDown => DynamoError::new(Reason::EngineShutdown, "engine is shutting down"),
-        EngineError::Unavailable(text) => DynamoError::new(Reason::BackendUnavailable, text),
-        EngineError::Failed(text) => DynamoError::new(Reason::BackendUnknown, text),
     }
 }

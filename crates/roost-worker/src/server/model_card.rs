@@ -9,7 +9,7 @@ use roost_cluster::record::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{StartError, WorkerConfig};
+use super::StartError;
 use crate::{EngineCard, ModelFiles, Role};
 
 /// One file of the model, read.
@@ -68,11 +68,31 @@ fn read_file(kind: Kind, path: &Path) -> Result<ReadFile, StartError> {
     })
 }
 
+/// How a worker's KV events can be had.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Publishing {
+    pub(super) events: bool,
+    /// Frontends can ask for the state of a rank.
+    pub(super) queries: bool,
+}
+
+impl EngineCard {
+    /// The card of an engine that a frontend hosts in its own process: it hears of the engine's cache without a publisher,
+    /// and finds the model's files where they are.
+    ///
+    /// # Errors
+    /// A file of the model cannot be read.
+    pub async fn hosted(&self) -> Result<ModelCard, StartError> {
+        let files = read_files(&self.files).await?;
+        Ok(model_card(self, &files, Publishing { events: true, queries: false }))
+    }
+}
+
 /// The card that a worker registers for its engine.
-pub(super) fn model_card(card: &EngineCard, files: &[ReadFile], config: &WorkerConfig) -> ModelCard {
+pub(super) fn model_card(card: &EngineCard, files: &[ReadFile], publishing: Publishing) -> ModelCard {
     let file = |kind| files.iter().find(|file| file.kind == kind);
     let reference = |kind| file(kind).map(ReadFile::reference);
-    let publishes = card.publishes_kv_events && config.events.is_some();
+    let publishes = card.publishes_kv_events && publishing.events;
     ModelCard {
         display_name: card.model_name.clone(),
         slug: slug(&card.model_name),
@@ -106,7 +126,7 @@ pub(super) fn model_card(card: &EngineCard, files: &[ReadFile], config: &WorkerC
             reasoning_parser: card.reasoning_parser.clone(),
             data_parallel_start_rank: card.dp_start_rank,
             data_parallel_size: card.dp_size,
-            enable_local_indexer: publishes && config.local_indexer,
+            enable_local_indexer: publishes && publishing.queries,
             kv_event_publishing_enabled: publishes,
             disaggregated_endpoint: card.bootstrap.as_ref().map(|server| BootstrapEndpoint {
                 bootstrap_host: Some(server.host.clone()),

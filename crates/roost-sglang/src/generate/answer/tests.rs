@@ -35,9 +35,9 @@ fn outputs(stream: &[u8], n: u32) -> (Vec<EngineOutput>, Option<EngineError>) {
 /// The last event that says something, as the server wrote it.
 fn last(stream: &[u8], index: u64) -> Value {
     let text = std::str::from_utf8(stream).unwrap();
-    let events =
+    let mut events =
         text.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
-    events.filter(|event| event["index"].as_u64().unwrap_or(0) == index).last().unwrap()
+    events.rfind(|event| event["index"].as_u64().unwrap_or(0) == index).unwrap()
 }
 
 fn tokens<'a>(outputs: impl IntoIterator<Item = &'a EngineOutput>) -> Vec<u32> {

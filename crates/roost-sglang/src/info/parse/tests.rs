@@ -28,6 +28,7 @@ fn a_captured_server() {
             max_total_tokens: 8192,
             max_running_requests: 8,
             max_prefill_tokens: 4096,
+            chat_template: None,
             tool_call_parser: None,
             reasoning_parser: None,
             bootstrap_port: None,
