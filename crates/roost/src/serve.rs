@@ -92,12 +92,12 @@ pub(crate) async fn start(
         Arc::new(PlaneRecovery::new(Arc::clone(&client))),
         stop_cluster.clone(),
     );
-    let (hosted, updates) = match &options.sglang {
+    let (hosted, updates) = match sglang::config(options)? {
         None => (None, updates),
         Some(servers) => {
-            let (path, kv_events) = (options.model.path.clone(), options.router.kv_events);
             let (hosted, updates) =
-                sglang::start(servers, path, kv_events, &discovery, updates, &stop_cluster)?;
+                roost_hosted::start(servers, Arc::clone(&discovery), updates, &stop_cluster)
+                    .context("--sglang-file")?;
             (Some(hosted), updates)
         }
     };

@@ -1,57 +1,27 @@
-//! Plain SGLang servers as the workers of a frontend: who they are, and their engines in this process.
-//!
-//! Servers are named by options and a file (`members`, pure), found behind their names (`roster`), watched one by one
-//! (`member`) and handed to the frontend like discovered workers: their records go into a store of this process, their
-//! changes behind the cluster's updates (`tap`), their requests to their engines (`hosted`).
-
-mod hosted;
-mod member;
-mod members;
-mod model;
-mod roster;
-mod tap;
-
-use std::sync::Arc;
+//! Plain SGLang servers, as the options name them.
 
 use anyhow::{Context as _, Result};
-use roost_cluster::{Discovery, Update};
-use roost_config::SglangOptions;
-use roost_frontend::HostedEngines;
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
+use roost_config::Serve;
+use roost_hosted::{Config, Named, Part};
 
-use hosted::Hosted;
-use member::Setting;
-use roster::Roster;
-
-pub(crate) use model::{files, watch_for};
-
-/// Starts looking after the servers. Returns the engines, and the updates with what the servers say of their caches.
-pub(crate) fn start(
-    options: &SglangOptions,
-    model_path: Option<std::path::PathBuf>,
-    kv_events: bool,
-    discovery: &Arc<dyn Discovery>,
-    updates: mpsc::Receiver<Update>,
-    stop: &CancellationToken,
-) -> Result<(Arc<dyn HostedEngines>, mpsc::Receiver<Update>)> {
-    let named = members::named(options)?;
-    if let Some(file) = &options.file {
-        // A file that cannot be read at the start is a mistake; later it is an accident.
-        roster::read(file).with_context(|| format!("{} (--sglang-file)", file.display()))?;
-    }
-    let hosted = Arc::new(Hosted::default());
-    let (tap, updates) = tap::start(updates, stop);
-    let setting = Setting {
-        model_path,
-        kv_events,
-        api_key: options.api_key.clone(),
-        probe_interval: options.probe_interval,
-        discovery: Arc::clone(discovery),
-        hosted: Arc::clone(&hosted),
-        tap,
-    };
-    let roster = Roster::new(named, options.file.clone(), options.resolve_interval, Arc::new(setting));
-    tokio::spawn(stop.clone().run_until_cancelled_owned(roster.run()));
-    Ok((hosted, updates))
+/// The servers to host; `None` when workers are discovered.
+pub(crate) fn config(options: &Serve) -> Result<Option<Config>> {
+    let Some(servers) = &options.sglang else { return Ok(None) };
+    let aggregated = servers.aggregated.iter().map(|url| (url, Part::Aggregated));
+    let prefill = servers.prefill.iter().map(|(url, port)| (url, Part::Prefill(*port)));
+    let decode = servers.decode.iter().map(|url| (url, Part::Decode));
+    let named = aggregated
+        .chain(prefill)
+        .chain(decode)
+        .map(|(url, part)| Ok(Named { url: url.parse().with_context(|| part.option())?, part }))
+        .collect::<Result<_>>()?;
+    Ok(Some(Config {
+        named,
+        file: servers.file.clone(),
+        api_key: servers.api_key.clone(),
+        model_path: options.model.path.clone(),
+        kv_events: options.router.kv_events,
+        probe_interval: servers.probe_interval,
+        resolve_interval: servers.resolve_interval,
+    }))
 }

@@ -13,7 +13,7 @@ use roost_worker::{RunningWorker, WorkerServer};
 use tokio_util::sync::CancellationToken;
 
 use crate::store::Store;
-use crate::{banner, fleet, serve, settings, sglang, signals};
+use crate::{banner, fleet, serve, settings, signals};
 
 /// How long a leaving worker goes on accepting, so that frontends notice first.
 const GRACE: Duration = Duration::from_millis(500);
@@ -57,10 +57,11 @@ struct Host {
 impl Host {
     async fn run(&self, shutdown: &CancellationToken) -> Result<()> {
         loop {
-            let looking = sglang::watch_for(&self.server, self.options.probe_interval);
+            let looking = roost_hosted::watch_for(&self.server, self.options.probe_interval);
             let Some(info) = shutdown.run_until_cancelled(looking).await else { return Ok(()) };
             info.remarks.iter().for_each(|remark| tracing::warn!(server = %self.server.url(), "{remark}"));
-            let mut options = EngineOptions::new(sglang::files(&info, self.options.model_path.as_deref())?);
+            let mut options =
+                EngineOptions::new(roost_hosted::files(&info, self.options.model_path.as_deref())?);
             options.model_name.clone_from(&self.options.model_name);
             options.bootstrap_host.clone_from(&self.options.bootstrap_host);
             options.bootstrap_port = self.options.bootstrap_port;

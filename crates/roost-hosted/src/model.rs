@@ -8,7 +8,10 @@ use roost_sglang::{Health, HealthConfig, InfoError, Probe, Server, ServerInfo};
 use roost_worker::ModelFiles;
 
 /// Finds the files: those of the option, else those that the server itself uses, if they are on this machine.
-pub(crate) fn files(info: &ServerInfo, model_path: Option<&Path>) -> Result<ModelFiles> {
+///
+/// # Errors
+/// There is no such folder, or a file is missing in it: what to do about it.
+pub fn files(info: &ServerInfo, model_path: Option<&Path>) -> Result<ModelFiles> {
     let folder = match model_path {
         Some(path) => path.to_owned(),
         None => readable(&info.tokenizer_path)?,
@@ -53,7 +56,7 @@ fn readable(path: &str) -> Result<PathBuf> {
 }
 
 /// Waits until a server is ready and has told of itself. Complains once for each new reason. Cancel safe.
-pub(crate) async fn watch_for(server: &Server, interval: Duration) -> ServerInfo {
+pub async fn watch_for(server: &Server, interval: Duration) -> ServerInfo {
     let health = Health::new(HealthConfig::default());
     let mut told = None;
     loop {

@@ -13,10 +13,10 @@ use roost_sglang::{EngineOptions, Health, HealthConfig, Probe, Server, ServerInf
 use roost_worker::{Engine, KvChange};
 use tokio_util::sync::CancellationToken;
 
-use super::hosted::Hosted;
-use super::members::{Named, Part};
-use super::model;
-use super::tap::Tap;
+use crate::engines::Engines;
+use crate::members::{Named, Part};
+use crate::model;
+use crate::tap::Tap;
 
 /// How long answers of a server that is no longer named may go on.
 const FAREWELL: Duration = Duration::from_secs(3600);
@@ -33,7 +33,7 @@ pub(super) struct Setting {
     pub(super) api_key: Option<String>,
     pub(super) probe_interval: Duration,
     pub(super) discovery: Arc<dyn Discovery>,
-    pub(super) hosted: Arc<Hosted>,
+    pub(super) engines: Arc<Engines>,
     pub(super) tap: Tap,
 }
 
@@ -105,7 +105,7 @@ async fn join<'a>(
     let engine = Arc::new(SglangEngine::start(server.clone(), info, options));
     let worker = worker_id(named);
     let records = records(named, worker, engine.card()).await?;
-    setting.hosted.insert(worker, Arc::clone(&engine));
+    setting.engines.insert(worker, Arc::clone(&engine));
     let following = CancellationToken::new();
     let mut joined = Joined { setting, worker, engine, registration: None, following };
     joined.registration = Some(
@@ -163,7 +163,7 @@ impl Joined<'_> {
         {
             tracing::warn!(%error, "a server's records were not removed");
         }
-        self.setting.hosted.remove(self.worker);
+        self.setting.engines.remove(self.worker);
         let engine = Arc::clone(&self.engine);
         match how {
             Left::Gone => engine.give_up(),
@@ -179,7 +179,7 @@ impl Joined<'_> {
 impl Drop for Joined<'_> {
     fn drop(&mut self) {
         self.following.cancel();
-        self.setting.hosted.remove(self.worker);
+        self.setting.engines.remove(self.worker);
     }
 }
 

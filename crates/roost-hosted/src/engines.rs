@@ -15,23 +15,23 @@ use roost_worker::{Engine, EngineContext, EngineError, OutputStream};
 
 /// Filled by the members, read by each request.
 #[derive(Debug, Default)]
-pub(crate) struct Hosted {
-    engines: RwLock<HashMap<WorkerId, Arc<SglangEngine>>>,
+pub(crate) struct Engines {
+    by_worker: RwLock<HashMap<WorkerId, Arc<SglangEngine>>>,
 }
 
-impl Hosted {
+impl Engines {
     pub(super) fn insert(&self, worker: WorkerId, engine: Arc<SglangEngine>) {
-        self.engines.write().insert(worker, engine);
+        self.by_worker.write().insert(worker, engine);
     }
 
     pub(super) fn remove(&self, worker: WorkerId) {
-        self.engines.write().remove(&worker);
+        self.by_worker.write().remove(&worker);
     }
 }
 
-impl HostedEngines for Hosted {
+impl HostedEngines for Engines {
     fn generate(&self, worker: WorkerId, id: &str, request: EngineRequest) -> Option<HostedStream> {
-        let engine = self.engines.read().get(&worker).cloned()?;
+        let engine = self.by_worker.read().get(&worker).cloned()?;
         Some(Box::pin(Answer(engine.generate(request, EngineContext::new(id)))))
     }
 }

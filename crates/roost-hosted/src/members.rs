@@ -1,21 +1,21 @@
 //! Which servers are meant, by name. Pure.
 
 use anyhow::{Context as _, Result, bail};
-use roost_config::SglangOptions;
 use roost_sglang::ServerUrl;
 use roost_worker::Role;
 
 /// A server, or several behind one name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Named {
-    pub(super) url: ServerUrl,
+pub struct Named {
+    /// Where it is.
+    pub url: ServerUrl,
     /// What it ought to be.
-    pub(super) part: Part,
+    pub part: Part,
 }
 
 /// The part that a server ought to play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Part {
+pub enum Part {
     /// All of a request.
     Aggregated,
     /// Prefill; with the port of its bootstrap server if it is another than it says.
@@ -26,7 +26,7 @@ pub(super) enum Part {
 
 impl Part {
     /// Whether a server of that role can play it.
-    pub(super) fn is(self, role: Role) -> bool {
+    pub(crate) fn is(self, role: Role) -> bool {
         matches!(
             (self, role),
             (Part::Aggregated, Role::Aggregated)
@@ -36,7 +36,7 @@ impl Part {
     }
 
     /// The option that names servers of this part.
-    pub(super) fn option(self) -> &'static str {
+    pub fn option(self) -> &'static str {
         match self {
             Part::Aggregated => "--sglang",
             Part::Prefill(_) => "--sglang-prefill",
@@ -45,17 +45,11 @@ impl Part {
     }
 }
 
-/// The servers that the options name.
-pub(super) fn named(options: &SglangOptions) -> Result<Vec<Named>> {
-    let aggregated = options.aggregated.iter().map(|url| (url, Part::Aggregated));
-    let prefill = options.prefill.iter().map(|(url, port)| (url, Part::Prefill(*port)));
-    let decode = options.decode.iter().map(|url| (url, Part::Decode));
-    let all = aggregated.chain(prefill).chain(decode);
-    all.map(|(url, part)| Ok(Named { url: url.parse().with_context(|| part.option())?, part })).collect()
-}
-
 /// The servers that a file names, one a line: `URL`, `prefill URL [PORT]`, `decode URL`; `#` begins a remark.
-pub(super) fn listed(text: &str) -> Result<Vec<Named>> {
+///
+/// # Errors
+/// The line that is none of these.
+pub fn listed(text: &str) -> Result<Vec<Named>> {
     let mut all = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default();

@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result};
 use roost_sglang::ServerUrl;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::member::{self, Setting};
-use super::members::{Named, listed};
+use crate::member::{self, Setting};
+use crate::members::{Named, listed};
 
 /// Longest wait for the addresses of a name.
 const RESOLVE: Duration = Duration::from_secs(5);
