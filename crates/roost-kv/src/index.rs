@@ -8,18 +8,21 @@
 //!
 //! One writer at a time changes the tree, in short steps; lookups run between the steps.
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use crate::{KvEvent, KvEventData, Overlap, SequenceHash, StoredBlock, WorkerId, WorkerRank};
+use gate::Gate;
 use lanes::Lane;
-use view::{Place, View};
+use view::Place;
 use writer::Writer;
 
+mod gate;
 mod lanes;
 mod lookup;
 mod names;
 #[cfg(test)]
 mod oracle;
+mod pairs;
 mod run;
 mod sets;
 mod slab;
@@ -44,7 +47,7 @@ pub struct Index {
     /// Held for a whole change, so that two events never interleave.
     writer: Mutex<Writer>,
     /// What lookups read. The writer takes it for one step at a time.
-    view: RwLock<View>,
+    view: Gate,
 }
 
 /// What an event changed.

@@ -34,9 +34,9 @@ pub(super) fn overlap(view: &View, prompt: &[SequenceHash]) -> Overlap {
     let at = |window: usize| view.end(prompt[(window + 1) * WINDOW - 1]).map_or(EMPTY, |run| run.credited);
     let mut reaches = Reaches::new();
 
-    // The first window: who does not come to its end.
+    // The first window: who does not come to its end, or not in the tier in which it begins.
     let mut here = (0, if windows > 0 { at(0) } else { EMPTY });
-    if view.sets.lanes(here.1).len() < view.runs.get(head).holders().len() {
+    if !covers(view.sets.lanes(here.1), view.runs.get(head)) {
         let walkers = ranks(view, view.runs.get(head));
         let walkers = walkers.map(|owner| Walker { rank: owner.rank, lanes: owner.lanes, tier: 0 });
         walk(view, prompt, 0, walkers.collect(), &mut reaches);
@@ -62,6 +62,13 @@ pub(super) fn overlap(view: &View, prompt: &[SequenceHash]) -> Overlap {
         ahead.pop();
     }
     collect(&mut reaches)
+}
+
+/// Tells whether all lanes that hold any of a run are in a set.
+fn covers(set: &[u32], run: &Run) -> bool {
+    let mut set = set.iter();
+    // Both are sorted.
+    run.holders().iter().all(|holder| set.by_ref().any(|lane| *lane == holder.lane))
 }
 
 /// The ranks that hold any of a run, each once.

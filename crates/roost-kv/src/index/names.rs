@@ -4,9 +4,9 @@
 //! stored under, in its run; one table for all lanes leads from names to places, and whether a lane holds the place
 //! says whether the name is the lane's. Other names are listed apart.
 
-use hashbrown::hash_table::Entry;
-use hashbrown::{HashMap, HashTable};
+use hashbrown::HashMap;
 
+use super::pairs::Pairs;
 use super::view::{Place, View, mix};
 use crate::EngineHash;
 
@@ -15,8 +15,8 @@ type Map<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 /// The names of all lanes.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Blocks by the name they keep: part of its hash, so that the table grows without reading blocks.
-    table: HashTable<(u32, Place)>,
+    /// Blocks by part of the hash of the name they keep.
+    table: Pairs,
     /// Names that a block does not keep, by lane.
     others: Map<(u32, EngineHash), Place>,
     /// Blocks for which a lane has such names.
@@ -39,14 +39,9 @@ impl Names {
         {
             return Some(place);
         }
-        let tag = tag(name);
-        let is_it = |&(other, place): &(u32, Place)| {
-            other == tag
-                && view.block(place).name == name
-                && view.holds(lane, place)
-                && self.keeps(lane, place)
-        };
-        self.table.find(spread(tag), is_it).map(|(_, place)| *place)
+        let is_it =
+            |place| view.block(place).name == name && view.holds(lane, place) && self.keeps(lane, place);
+        self.table.find(tag(name), is_it)
     }
 
     /// Tells whether a lane calls the block at this place, which exists, by the name that it keeps, and that is this one.
@@ -57,33 +52,37 @@ impl Names {
             && self.keeps(lane, place)
     }
 
+    /// Counts how many of these names, in this order, a lane uses for the block at this place and those before it in its
+    /// run, if it uses no other names for any.
+    pub(super) fn kept_in_a_row(&self, view: &View, lane: u32, last: Place, names: &[EngineHash]) -> usize {
+        if !self.others.is_empty() || !self.counts.is_empty() {
+            return 0;
+        }
+        let run = view.runs.get(last.run());
+        let held = run.held(lane);
+        let end = usize::from(last.index()) + 1;
+        let blocks = run.blocks[..end].iter().enumerate().rev().zip(names);
+        blocks.take_while(|((at, block), name)| block.name == **name && held >> at & 1 == 1).count()
+    }
+
     /// Reads where a name is or will be, so that it is near when it is needed.
-    pub(super) fn approach(&self, name: EngineHash) -> Option<Place> {
-        let tag = tag(name);
-        self.table.find(spread(tag), |(other, _)| *other == tag).map(|(_, place)| *place)
+    pub(super) fn approach(&self, name: EngineHash) -> bool {
+        self.table.approach(tag(name))
+    }
+
+    /// Makes room for the names of so many more blocks.
+    pub(super) fn reserve(&mut self, more: usize) {
+        self.table.reserve(more);
     }
 
     /// A block was added and keeps this name. Tells whether a lane may call something else by it.
     pub(super) fn keep(&mut self, name: EngineHash, place: Place) -> bool {
-        let tag = tag(name);
-        let hasher = |(tag, _): &(u32, Place)| spread(*tag);
-        match self.table.entry(spread(tag), |(other, _)| *other == tag, hasher) {
-            Entry::Vacant(entry) => {
-                entry.insert((tag, place));
-                !self.others.is_empty()
-            }
-            Entry::Occupied(_) => {
-                self.table.insert_unique(spread(tag), (tag, place), hasher);
-                true
-            }
-        }
+        self.table.add(tag(name), place) || !self.others.is_empty()
     }
 
     /// A block is gone, or will keep another name.
     pub(super) fn drop_kept(&mut self, name: EngineHash, place: Place) {
-        if let Ok(entry) = self.table.find_entry(spread(tag(name)), |(_, other)| *other == place) {
-            entry.remove();
-        }
+        self.table.remove(tag(name), place);
     }
 
     /// A lane that `held` the block before or not calls it by a name that is not among its names for it yet.
@@ -125,13 +124,13 @@ impl Names {
     }
 
     pub(super) fn is_sparse(&self) -> bool {
-        self.table.len() < self.table.capacity() / 8
+        self.table.is_sparse()
     }
 
     /// Gives memory back where little of it is in use.
     pub(super) fn shrink(&mut self) {
         if self.is_sparse() {
-            self.table.shrink_to(self.table.len() * 2, |(tag, _)| spread(*tag));
+            self.table.shrink();
         }
         if self.others.is_empty() {
             self.others.shrink_to_fit();
@@ -140,7 +139,7 @@ impl Names {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.table.capacity() * 8 / 7 * 9 + self.others.capacity() * 25 + self.counts.capacity() * 17
+        self.table.bytes() + self.others.capacity() * 25 + self.counts.capacity() * 17
     }
 
     fn keeps(&self, lane: u32, place: Place) -> bool {
@@ -150,9 +149,4 @@ impl Names {
 
 fn tag(name: EngineHash) -> u32 {
     (mix(name.0) >> 32) as u32
-}
-
-/// The hash of an entry, made of its tag alone.
-fn spread(tag: u32) -> u64 {
-    u64::from(tag).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

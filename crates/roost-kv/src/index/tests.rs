@@ -185,6 +185,21 @@ fn a_host_block_may_follow_a_device_block() {
     assert_eq!(index.overlap(&prompt(&[1, 2, 3])).get(owner).host, 3);
 }
 
+/// The rank comes to the end of the first window, but in another tier than it began.
+#[test]
+fn a_tier_that_goes_on_within_the_first_window_is_told_apart() {
+    let index = Index::new();
+    let owner = rank(1, 0);
+    let blocks: Vec<(u64, u64)> = (1..=40).map(|block| (block, block)).collect();
+    index.apply(&stored(owner, Tier::Device, None, &blocks[..10]));
+    index.apply(&stored(owner, Tier::Host, Some(10), &blocks[10..]));
+    let contents: Vec<u64> = (1..=40).collect();
+    for length in [12, 32, 33, 40] {
+        let expected = OwnerOverlap { host: length as u32 - 10, ..OwnerOverlap::device_only(owner, 10) };
+        assert_eq!(index.overlap(&prompt(&contents[..length])).get(owner), expected, "{length} blocks");
+    }
+}
+
 #[test]
 fn one_content_under_two_names_is_held_until_both_are_removed() {
     let index = Index::new();

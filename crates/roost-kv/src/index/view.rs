@@ -37,6 +37,9 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) struct Place(u32);
 
 impl Place {
+    /// No place.
+    pub(super) const NOWHERE: Self = Self(NONE);
+
     pub(super) fn new(run: u32, index: u8) -> Self {
         debug_assert!(run < NONE >> WINDOW.ilog2(), "a run takes memory; there are fewer than 2^27");
         Self(run << WINDOW.ilog2() | u32::from(index))
@@ -48,11 +51,6 @@ impl Place {
 
     pub(super) fn index(self) -> u8 {
         (self.0 as usize % WINDOW) as u8
-    }
-
-    /// The place before it in its run.
-    pub(super) fn before(self) -> Option<Self> {
-        (self.index() > 0).then(|| Self(self.0 - 1))
     }
 }
 

@@ -51,6 +51,7 @@ impl Writer {
     ///
     /// Changing a name waits for memory several times in a row. Here the waits of all blocks overlap.
     pub(super) fn approach_store(&mut self, view: &View, parent: Option<Place>, step: &[StoredBlock]) {
+        self.names.reserve(step.len());
         let mut before = parent.map(|place| view.block(place).sequence);
         self.hashes.clear();
         for block in step {
@@ -58,12 +59,12 @@ impl Writer {
             self.hashes.push(hash);
             before = Some(hash);
         }
-        std::hint::black_box(step.iter().filter(|block| self.names.approach(block.engine).is_some()).count());
+        std::hint::black_box(step.iter().filter(|block| self.names.approach(block.engine)).count());
     }
 
     /// Reads the places of blocks that are about to be removed, for the same reason.
     pub(super) fn approach_remove(&mut self, step: &[EngineHash]) {
-        std::hint::black_box(step.iter().filter(|hash| self.names.approach(**hash).is_some()).count());
+        std::hint::black_box(step.iter().filter(|hash| self.names.approach(**hash)).count());
     }
 
     /// Adds the blocks of the step that was approached after `parent`. Returns the place of the last, or `Err` with the
@@ -76,10 +77,24 @@ impl Writer {
         step: &[StoredBlock],
         applied: &mut Applied,
     ) -> Result<Option<Place>, usize> {
-        for (position, block) in step.iter().enumerate() {
+        let mut position = 0;
+        while let Some(block) = step.get(position) {
             let block = Block { sequence: self.hashes[position], name: block.engine };
-            match self.store_one(view, lane, parent, (block, step.len() - position), applied) {
-                Some(place) => parent = Some(place),
+            match self.existing(view, parent, block) {
+                Some(Some(place)) => {
+                    self.hold(view, lane, place, block.name, applied);
+                    parent = Some(place);
+                    position += 1;
+                }
+                Some(None) => {
+                    let run = match parent {
+                        Some(place) if self.can_grow(view, lane, place) => place.run(),
+                        _ => self.add_run(view, parent, block.sequence),
+                    };
+                    let added = self.append(view, lane, run, (step, position), applied);
+                    parent = Some(Place::new(run, view.runs.get(run).len() - 1));
+                    position += added;
+                }
                 None => {
                     self.settle(view);
                     return Err(position);
@@ -90,28 +105,12 @@ impl Writer {
         Ok(parent)
     }
 
-    fn store_one(
-        &mut self,
-        view: &mut View,
-        lane: &Lane,
-        parent: Option<Place>,
-        (block, to_come): (Block, usize),
-        applied: &mut Applied,
-    ) -> Option<Place> {
-        let (place, is_new, may_be_known) = match self.existing(view, parent, block)? {
-            Some(place) => (place, false, true),
-            None => {
-                let (place, may_be_known) = self.add(view, lane, parent, (block, to_come));
-                (place, true, may_be_known)
-            }
-        };
-        let known = match may_be_known {
-            true => self.names.find(view, lane.id, block.name),
-            false => None,
-        };
+    /// A lane holds a block that somebody holds, held, or has just added, and calls it by this name.
+    fn hold(&mut self, view: &mut View, lane: &Lane, place: Place, name: EngineHash, applied: &mut Applied) {
+        let known = self.names.find(view, lane.id, name);
         if known == Some(place) {
             applied.duplicate += 1;
-            return Some(place);
+            return;
         }
         self.touch(view, place.run(), lane);
         let run = view.runs.get_mut(place.run());
@@ -119,29 +118,94 @@ impl Writer {
         let held = run.held(lane.id);
         let kept = run.blocks[usize::from(place.index())].name;
         if held & bit == 0 {
-            let was_unheld = is_new || run.held_by_any() & bit == 0;
+            let was_unheld = run.held_by_any() & bit == 0;
             run.set_held(lane.id, held | bit);
             self.unheld -= usize::from(was_unheld);
-            if was_unheld && !is_new && kept != block.name {
+            if was_unheld && kept != name {
                 // Nobody calls it by the old name.
-                run.blocks[usize::from(place.index())].name = block.name;
+                run.blocks[usize::from(place.index())].name = name;
                 self.names.drop_kept(kept, place);
-                self.names.keep(block.name, place);
+                self.names.keep(name, place);
             }
             if held == 0 {
                 self.lanes.holdings(lane.id).runs.insert(place.run());
             }
         }
-        if known.is_some() {
+        if let Some(old) = known {
             // The engine uses the name for other content: we missed the removal of the old.
-            self.remove_one(view, lane, block.name, applied);
+            self.remove_at(view, lane, old, name, applied);
             self.settle(view);
         }
         let kept = view.block(place).name;
-        self.names.add(kept, lane.id, place, block.name, held & bit != 0);
+        self.names.add(kept, lane.id, place, name, held & bit != 0);
         self.lanes.holdings(lane.id).residencies += 1;
         applied.stored += 1;
-        Some(place)
+    }
+
+    /// Adds blocks of a step from a position on, of which none exists, at the end of a run that nobody but the lane holds:
+    /// as many as the window has room for. Returns how many.
+    fn append(
+        &mut self,
+        view: &mut View,
+        lane: &Lane,
+        number: u32,
+        (step, position): (&[StoredBlock], usize),
+        applied: &mut Applied,
+    ) -> usize {
+        let first = view.runs.get(number).len();
+        let room = WINDOW - usize::from(view.runs.get(number).start + first);
+        let step = &step[position..(position + room).min(step.len())];
+        self.reserve(view, number, step.len());
+        let mut added = 0;
+        let mut in_doubt = None;
+        for block in step {
+            let index = first + added as u8;
+            let run = view.runs.get_mut(number);
+            run.blocks.push(Block { sequence: self.hashes[position + added], name: block.engine });
+            added += 1;
+            if self.names.keep(block.engine, Place::new(number, index)) {
+                in_doubt = Some(block.engine);
+                break;
+            }
+        }
+        self.blocks += added;
+        self.unheld += added;
+        if view.runs.get(number).ends_window() {
+            let View { ends, runs, .. } = view;
+            let last = |run: u32| runs.get(run).blocks.last().map_or(0, |last| last.sequence.0);
+            ends.insert_unique(mix(last(number)), number, |&run| mix(last(run)));
+        }
+        // What the lane may call something else already comes last, by itself.
+        let certain = added - usize::from(in_doubt.is_some());
+        if certain > 0 {
+            self.touch(view, number, lane);
+            let run = view.runs.get_mut(number);
+            let held = run.held(lane.id);
+            run.set_held(lane.id, held | bits(first, certain));
+            self.unheld -= certain;
+            let holdings = self.lanes.holdings(lane.id);
+            holdings.residencies += certain;
+            if held == 0 {
+                holdings.runs.insert(number);
+            }
+            applied.stored += certain as u32;
+        }
+        if let Some(name) = in_doubt {
+            self.hold(view, lane, Place::new(number, first + certain as u8), name, applied);
+        }
+        added
+    }
+
+    /// Makes room for so many blocks more.
+    fn reserve(&mut self, view: &mut View, number: u32, more: usize) {
+        let run = view.runs.get_mut(number);
+        let before = run.blocks.capacity();
+        let needed = run.blocks.len() + more;
+        if needed > before {
+            let room = WINDOW - usize::from(run.start);
+            run.blocks.reserve_exact((before * 2).max(needed).max(4).min(room) - run.blocks.len());
+            self.capacity += run.blocks.capacity() - before;
+        }
     }
 
     /// Returns the place of a block after `parent` if there is one. The outer `None`: its hash is taken by another
@@ -169,23 +233,6 @@ impl Writer {
         Some(None)
     }
 
-    /// Adds a block, the first of so many, after `parent`. Tells whether its name may be in use.
-    fn add(
-        &mut self,
-        view: &mut View,
-        lane: &Lane,
-        parent: Option<Place>,
-        (block, to_come): (Block, usize),
-    ) -> (Place, bool) {
-        let run = match parent {
-            Some(place) if self.can_grow(view, lane, place) => place.run(),
-            _ => self.add_run(view, parent, block.sequence),
-        };
-        let index = self.push(view, run, block, to_come);
-        let place = Place::new(run, index);
-        (place, self.names.keep(block.name, place))
-    }
-
     /// Tells whether a block after `last` becomes part of its run: only the end of a run that nobody else holds grows.
     fn can_grow(&self, view: &View, lane: &Lane, last: Place) -> bool {
         let run = view.runs.get(last.run());
@@ -203,24 +250,42 @@ impl Writer {
         step: &[EngineHash],
         applied: &mut Applied,
     ) {
-        let mut last = None;
-        for &hash in step {
+        let mut last: Option<Place> = None;
+        let mut position = 0;
+        while let Some(&hash) = step.get(position) {
             // Engines drop the ends of prompts: most often it is the block before the last one.
             let before = last.filter(|place| self.names.is_kept_by(view, lane.id, *place, hash));
-            let place = before.or_else(|| self.names.find(view, lane.id, hash));
-            last = place.and_then(Place::before);
-            match place {
-                Some(place) => self.remove_at(view, lane, place, hash, applied),
-                None => applied.unknown_removed += 1,
+            let Some(place) = before.or_else(|| self.names.find(view, lane.id, hash)) else {
+                applied.unknown_removed += 1;
+                last = None;
+                position += 1;
+                continue;
+            };
+            let count = self.names.kept_in_a_row(view, lane.id, place, &step[position..]).max(1);
+            match count {
+                1 => self.remove_at(view, lane, place, hash, applied),
+                _ => self.remove_row(view, lane, place, count, applied),
             }
+            last = (usize::from(place.index()) >= count)
+                .then(|| Place::new(place.run(), place.index() - count as u8));
+            position += count;
         }
         self.settle(view);
     }
 
-    fn remove_one(&mut self, view: &mut View, lane: &Lane, hash: EngineHash, applied: &mut Applied) {
-        match self.names.find(view, lane.id, hash) {
-            Some(place) => self.remove_at(view, lane, place, hash, applied),
-            None => applied.unknown_removed += 1,
+    /// Removes so many blocks, `last` and those before it, which the lane calls by their own names alone.
+    fn remove_row(&mut self, view: &mut View, lane: &Lane, last: Place, count: usize, applied: &mut Applied) {
+        applied.removed += count as u32;
+        self.touch(view, last.run(), lane);
+        let run = view.runs.get_mut(last.run());
+        let row = bits(last.index() + 1 - count as u8, count);
+        let left = run.held(lane.id) & !row;
+        run.set_held(lane.id, left);
+        self.unheld += (row & !run.held_by_any()).count_ones() as usize;
+        let holdings = self.lanes.holdings(lane.id);
+        holdings.residencies -= count;
+        if left == 0 {
+            holdings.runs.remove(&last.run());
         }
     }
 
@@ -249,6 +314,11 @@ impl Writer {
     }
 }
 
+/// So many bits from `first` on.
+fn bits(first: u8, count: usize) -> u32 {
+    (u32::MAX >> (WINDOW - count)) << first
+}
+
 // === impl Writer: runs ===
 
 impl Writer {
@@ -274,29 +344,6 @@ impl Writer {
         view.runs.put(number, run);
         view.heads.insert_unique(mix(first.0), number, |&run| mix(view.runs.get(run).blocks[0].sequence.0));
         number
-    }
-
-    /// Adds a block, the first of so many, at the end of a run.
-    fn push(&mut self, view: &mut View, number: u32, block: Block, to_come: usize) -> u8 {
-        let run = view.runs.get_mut(number);
-        let index = run.len();
-        if run.blocks.len() == run.blocks.capacity() {
-            let before = run.blocks.capacity();
-            let room = WINDOW - usize::from(run.start);
-            let wanted = (before * 2).max(before + to_come).max(4);
-            run.blocks.reserve_exact(wanted.min(room).saturating_sub(before).max(1));
-            self.capacity += run.blocks.capacity() - before;
-        }
-        run.blocks.push(block);
-        let ends_window = run.ends_window();
-        self.blocks += 1;
-        self.unheld += 1;
-        if ends_window {
-            let View { ends, runs, .. } = view;
-            let hash = |&run: &u32| mix(runs.get(run).blocks.last().map_or(0, |last| last.sequence.0));
-            ends.insert_unique(mix(block.sequence.0), number, hash);
-        }
-        index
     }
 
     /// Frees the blocks at the end of a run that nobody holds and nothing follows, and then those before the run. The
