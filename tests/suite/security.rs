@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::Result;
 use roost_telemetry::logging::{Format, subscriber};
-use roost_tests::{MODEL, Options};
+use roost_tests::{Cluster, MODEL, Options};
 use serde_json::json;
 
 #[derive(Clone, Default)]
@@ -168,6 +168,32 @@ async fn long_session_ids_are_shortened() -> Result<()> {
         .collect();
     assert!(seen.len() == 4 && seen.iter().all(|id| id.len() <= 256), "{seen:?}");
     assert_ne!(seen.iter().min(), seen.iter().max(), "two sessions stay two");
+    Ok(())
+}
+
+/// Series that name a worker.
+async fn series_of(cluster: &Cluster, id: u64) -> Result<usize> {
+    let page = cluster.get("/metrics").send().await?.text();
+    let (decimal, hex) = (format!("\"{id}\""), format!("\"{id:x}\""));
+    Ok(page.lines().filter(|line| line.contains(&decimal) || line.contains(&hex)).count())
+}
+
+/// C-MET-02: series of a worker go when it goes.
+#[tokio::test]
+async fn c_met_02_series_of_workers_go_with_them() -> Result<()> {
+    let mut cluster = Options::new(3).start().await?;
+    for session in 0..12 {
+        let reply = cluster.chat("@@hello@@").session(&session.to_string()).send().await?;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+    }
+    let ids: Vec<u64> = cluster.workers.iter().map(|worker| worker.id()).collect();
+    for id in &ids {
+        assert!(series_of(&cluster, *id).await? > 0, "{id} is in the labels");
+    }
+    cluster.workers.remove(1).shutdown().await;
+    cluster.wait_for_workers(MODEL, 2).await?;
+    cluster.until("its series are gone", async || Ok(series_of(&cluster, ids[1]).await? == 0)).await?;
+    assert!(series_of(&cluster, ids[0]).await? > 0 && series_of(&cluster, ids[2]).await? > 0);
     Ok(())
 }
 
