@@ -2,7 +2,8 @@
 //!
 //! A template is watched while it loops over the messages: which other messages an iteration looks at, whether it asks
 //! for the end of the loop, and what the names it mentions stand for. The next rendering of a longer conversation runs
-//! the template too, but leaves out the iterations whose inputs are all the same as before; their text is the same.
+//! the template too, but leaves out the iterations whose inputs are all the same as before; their text is the same. Of
+//! where the last question stands, which differs after each, an iteration sees whether it is before or behind it.
 //! Everything before and after the loop is always run. Where a template does what cannot be watched (an iteration that
 //! changes a namespace, a list that is no plain part of the messages, a date), nothing is left out.
 //!
@@ -18,7 +19,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::messages::Role;
 use crate::prompt::Prompt;
+use crate::syntax::comparisons;
 
 pub(crate) use digest::Digester;
 pub(crate) use messages::Lazy;
@@ -44,7 +47,7 @@ pub(crate) enum Traced {
     Places(Places),
 }
 
-/// Per iteration of the loop over the messages, what it looked at and where its text ends. 56 bytes per message.
+/// Per iteration of the loop over the messages, what it looked at and where its text ends. 57 bytes per message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LoopTrace {
     /// Text before the loop: length and digest.
@@ -52,6 +55,8 @@ pub(crate) struct LoopTrace {
     /// What the names that an iteration can reach stood for.
     names: u128,
     steps: Vec<Step>,
+    /// Per message, its role as far as it is known: templates ask for those of all messages.
+    roles: Vec<Option<Role>>,
 }
 
 /// One iteration.
@@ -80,6 +85,14 @@ enum Input {
     Count(u32),
     /// Whether it was the last iteration.
     Last(bool),
+    /// What came of comparing its index with a number that differs between renderings.
+    Compared {
+        /// Which number.
+        which: u8,
+        /// In what way.
+        operator: u8,
+        outcome: bool,
+    },
 }
 
 /// A conversation rendered as the continuation of another.
@@ -138,7 +151,10 @@ impl Trace {
     #[must_use]
     pub fn bytes(&self) -> usize {
         let rest = match &self.0 {
-            Traced::Loop(trace) => trace.steps.capacity() * size_of::<Step>(),
+            Traced::Loop(trace) => {
+                trace.steps.capacity() * size_of::<Step>()
+                    + trace.roles.capacity() * size_of::<Option<Role>>()
+            }
             Traced::Places(places) => places.places.capacity() * size_of::<Place>(),
         };
         size_of::<Self>() + rest
@@ -162,14 +178,18 @@ impl Trace {
 }
 
 impl LoopTrace {
-    /// How many of the first iterations would give the text they gave.
-    fn valid(&self, items: &[u32], unchanged: usize, count: usize) -> usize {
+    /// How many of the first iterations would give the text they gave. `compared` are the numbers that indices are
+    /// compared with.
+    fn valid(&self, items: &[u32], unchanged: usize, count: usize, compared: &[i64]) -> usize {
         let holds = |at: usize, input: &Input| match *input {
             Input::Nothing => true,
             Input::Message(index) => (index as usize) < unchanged,
             Input::NoMessage(index) => index as usize >= count,
             Input::Count(number) => number as usize == count,
             Input::Last(last) => last == (at + 1 == items.len()),
+            Input::Compared { which, operator, outcome } => compared
+                .get(usize::from(which))
+                .is_some_and(|number| comparisons::holds(operator, (at as i64).cmp(number)) == Some(outcome)),
         };
         let steps = self.steps.iter().zip(items).enumerate();
         let valid = steps.take_while(|(at, (step, item))| {

@@ -90,6 +90,20 @@ fn shape(
 /// Roles that a message may have. Templates pass over messages of others, which nobody would notice.
 const ROLES: [&str; 7] = ["system", "developer", "user", "assistant", "tool", "function", "latest_reminder"];
 
+/// One of [`ROLES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Role(u8);
+
+impl Role {
+    pub(crate) fn of(role: &str) -> Option<Self> {
+        ROLES.iter().position(|known| *known == role).map(|at| Role(at as u8))
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        ROLES[usize::from(self.0)]
+    }
+}
+
 /// Parses the messages of a request as they are.
 pub(crate) fn parse(raw: &str) -> Result<Vec<Message>, RenderError> {
     let messages = json::parse_messages(raw).map_err(|e| invalid("messages", &e.to_string()))?;

@@ -4,6 +4,7 @@
 //! - `a % b` formats text when `a` is text, so it becomes a call.
 //! - Macros that read `varargs` or `kwargs` get them as parameters.
 
+pub(crate) mod comparisons;
 pub(crate) mod main_loop;
 mod operator;
 mod scan;

@@ -2,6 +2,7 @@
 
 mod continuation;
 mod continued;
+mod tools;
 
 use std::time::SystemTime;
 
@@ -15,6 +16,7 @@ use crate::files::{Sources, TemplateFiles, Templates};
 use crate::incremental::{Continued, Digester, Turn};
 use crate::messages::{self, BrokenArguments};
 use crate::prompt::Prompt;
+use tools::Tools;
 
 /// For requests. A conversation of a thousand messages costs well below a million units.
 const LIMITS: Limits = Limits { fuel: 20_000_000, bytes: 64 << 20 };
@@ -47,6 +49,7 @@ struct Jinja {
     tool_use: Option<Capabilities>,
     special_tokens: Vec<(String, String)>,
     digester: Digester,
+    tools: Tools,
 }
 
 /// What is rendered. The JSON slices are those of the request, unchanged.
@@ -171,9 +174,15 @@ impl Jinja {
         if let Some(source) = &templates.tool_use {
             engine.add(TOOL_USE, source)?;
         }
-        let digester = Digester::default();
-        let mut jinja =
-            Self { engine, default: Capabilities::default(), tool_use: None, special_tokens, digester };
+        let (digester, tools) = (Digester::default(), Tools::default());
+        let mut jinja = Self {
+            engine,
+            default: Capabilities::default(),
+            tool_use: None,
+            special_tokens,
+            digester,
+            tools,
+        };
         jinja.default = jinja.probe(DEFAULT[0], source);
         jinja.tool_use = templates.tool_use.as_deref().map(|source| jinja.probe(TOOL_USE[0], source));
         jinja.engine.set_limits(LIMITS);
@@ -185,7 +194,7 @@ impl Jinja {
     }
 
     fn render(&self, input: &RenderInput<'_>) -> Result<Prompt, RenderError> {
-        let tools = tools(input)?;
+        let tools = self.tools.of(input)?;
         let capabilities = self.capabilities(tools.is_some());
         let messages = messages::read(input.messages, capabilities, input.broken_arguments)?;
         let final_text =
@@ -243,13 +252,6 @@ impl Jinja {
             self.engine.render(name, Value::from_pairs(variables)).ok()
         })
     }
-}
-
-/// The tools, when there are any.
-fn tools(input: &RenderInput<'_>) -> Result<Option<Value>, RenderError> {
-    let Some(raw) = input.tools else { return Ok(None) };
-    let tools = messages::parse_json(raw).map_err(|e| messages::invalid("tools", &e.to_string()))?;
-    Ok(tools.is_true().then_some(tools))
 }
 
 #[cfg(test)]

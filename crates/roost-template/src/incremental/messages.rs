@@ -7,10 +7,12 @@ use bytes::Bytes;
 use minijinja::Value;
 use minijinja::value::{Enumerator, Object, ObjectRepr};
 
-use super::{INPUTS, Input, Turn};
+use super::{INPUTS, Input, Trace, Turn};
 use crate::capabilities::Capabilities;
 use crate::error::RenderError;
-use crate::messages::{self, BrokenArguments};
+use crate::messages::{self, BrokenArguments, Role};
+
+const ROLE: &str = "role";
 
 /// The value of `messages`.
 #[derive(Debug)]
@@ -18,6 +20,8 @@ pub(crate) struct Lazy {
     source: Bytes,
     raw: Vec<Range<u32>>,
     parsed: Vec<OnceLock<Value>>,
+    /// Roles of messages, those of an earlier turn without parsing them again.
+    roles: Vec<Option<Role>>,
     capabilities: Capabilities,
     broken: BrokenArguments,
     inputs: Mutex<Inputs>,
@@ -48,10 +52,15 @@ impl Lazy {
         let raw = turn.messages.clone();
         let parsed: Vec<OnceLock<Value>> = raw.iter().map(|_| OnceLock::new()).collect();
         let source = turn.source.clone();
-        let lazy = Self { source, raw, parsed, capabilities, broken, inputs: Mutex::default() };
+        let known = turn.trace.and_then(Trace::as_loop).map_or(&[][..], |trace| &trace.roles);
+        let mut roles: Vec<_> = known.iter().copied().take(turn.unchanged).collect();
+        roles.resize(raw.len(), None);
+        let mut lazy = Self { source, raw, parsed, roles, capabilities, broken, inputs: Mutex::default() };
         for index in turn.unchanged..lazy.raw.len() {
+            let message = lazy.parse(index)?;
+            lazy.roles[index] = message.get_attr(ROLE).ok().and_then(|role| Role::of(role.as_str()?));
             // Nobody else has the cell yet.
-            let _first = lazy.parsed[index].set(lazy.parse(index)?);
+            let _first = lazy.parsed[index].set(message);
         }
         Ok(Arc::new(lazy))
     }
@@ -62,6 +71,17 @@ impl Lazy {
 
     pub(super) fn count(&self) -> usize {
         self.raw.len()
+    }
+
+    pub(super) fn roles(&self) -> Vec<Option<Role>> {
+        self.roles.clone()
+    }
+
+    /// The role of a message, where it is known.
+    fn role(&self, index: u32) -> Option<Value> {
+        let role = self.roles[index as usize]?;
+        self.saw(Input::Message(index));
+        Some(Value::from(role.as_str()))
     }
 
     pub(super) fn saw(&self, input: Input) {
@@ -133,10 +153,18 @@ impl Object for Lazy {
 
 impl Object for LazyMessage {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        if key.as_str() == Some(ROLE) {
+            return self.get_value_by_str(ROLE);
+        }
         self.messages.value(self.index).get_item(key).ok().filter(|value| !value.is_undefined())
     }
 
     fn get_value_by_str(self: &Arc<Self>, key: &str) -> Option<Value> {
+        if key == ROLE
+            && let Some(role) = self.messages.role(self.index)
+        {
+            return Some(role);
+        }
         self.messages.value(self.index).get_attr(key).ok().filter(|value| !value.is_undefined())
     }
 

@@ -199,6 +199,31 @@ fn a_session_of_tool_calls_renders_only_its_end() {
     }
 }
 
+/// A session in which the user speaks in every turn.
+fn spoken_session(template: &ChatTemplate) -> (usize, usize) {
+    let mut session = Session::default();
+    let mut messages = vec![json!({"role": "system", "content": "S"})];
+    let input = RenderInput { tools: Some(TOOLS), ..RenderInput::new("", SystemTime::UNIX_EPOCH) };
+    let mut last = (0, 0);
+    for turn in 0..30 {
+        messages.push(json!({"role": "user", "content": format!("q{turn}")}));
+        last = session.turn(template, &messages, &input).unwrap();
+        messages.push(
+            json!({"role": "assistant", "content": format!("a{turn}"), "reasoning_content": format!("r{turn}")}),
+        );
+    }
+    last
+}
+
+#[test]
+fn a_session_of_questions_renders_only_its_end() {
+    for model in ["qwen3", "llama3_1"] {
+        let Some(template) = real_template(model) else { continue };
+        let (skipped, count) = spoken_session(&template);
+        assert!(count >= 58 && count - skipped <= 5, "{model}: {skipped} of {count}");
+    }
+}
+
 const PLAIN: &str = "{% for m in messages %}{{ loop.index0 }}{{ m.role }}:{{ m.content }};{% endfor %}";
 
 fn template(source: &str) -> ChatTemplate {
@@ -257,6 +282,38 @@ fn names_that_stand_for_something_else_decide() {
 }
 
 #[test]
+fn where_the_last_question_stands_decides_by_its_order() {
+    let with = |set: &str, body: &str| {
+        format!(
+            "{{% set ns = namespace(n=messages | length - 2, k=1) %}}{set}{{% for m in messages %}}{{{{ m.content }}}}{body}{{% endfor %}}"
+        )
+    };
+    // Of 3 messages the question is number 1, of 4 number 2.
+    assert_eq!(skipped(&with("", "{{ 'x' if loop.index0 > ns.n }}")), Some(2));
+    assert_eq!(skipped(&with("", "{{ 'x' if loop.index0 >= ns.n }}")), Some(1));
+    assert_eq!(skipped(&with("", "{% if ns.k and (not loop.index0 < ns.n or m.x) %}x{% endif %}")), Some(1));
+    assert_eq!(skipped(&with("", "{% set after = loop.index0 > ns.n %}{{ after }}{{ ns.k }}")), Some(2));
+    let other = "{{ 'x' if loop.index0 > ns.n }}{{ ns.n }}";
+    assert_eq!(skipped(&with("", other)), Some(0), "the member is shown, too");
+    assert_eq!(skipped(&with("", "{{ loop.index0 > ns.n + 1 }}")), Some(0), "a sum");
+    assert_eq!(
+        skipped(&with("", "{{ 'x' if loop.index0 > ns.n }}{{ ns }}")),
+        Some(0),
+        "the namespace as a whole"
+    );
+    let inner = "{% for c in m.content %}{{ 'x' if loop.index0 > ns.n }}{% endfor %}";
+    assert_eq!(skipped(&with("", inner)), Some(0), "another loop's index");
+    let in_macro = "{% macro f() %}{{ ns.n }}{% endmacro %}";
+    assert_eq!(skipped(&with(in_macro, "{{ 'x' if loop.index0 > ns.n }}{{ f() }}")), Some(0));
+    let text = "{% set ns.n = 'a' %}";
+    assert_eq!(skipped(&with(text, "{{ 'x' if loop.index0 == ns.n }}")), None, "no number");
+    let set = "{{ 'x' if loop.index0 > ns.n }}{% set ns.k = 2 %}";
+    assert_eq!(skipped(&with("", set)), Some(0), "an iteration sets members");
+    let own = "{% set ns = namespace(n=0) %}{{ 'x' if loop.index0 > ns.n }}";
+    assert_eq!(skipped(&with("", own)), Some(0), "another namespace of that name");
+}
+
+#[test]
 fn loops_that_cannot_be_watched_are_left_alone() {
     for body in [
         "{% break %}",
@@ -285,7 +342,7 @@ fn loops_that_cannot_be_watched_are_left_alone() {
     let watched = watch(white_space).unwrap();
     assert_eq!(
         watched,
-        "a\n {%- for __loop, m in __watch(false, messages) -%}\n b {{ __loop.index }} \n{%- endfor +%} c"
+        "a\n {%- for __loop, m in __watch(false, messages, []) -%}\n b {{ __loop.index }} \n{%- endfor +%} c"
     );
 }
 

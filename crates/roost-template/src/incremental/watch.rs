@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use minijinja::value::{Enumerator, Object, ObjectRepr, Rest};
+use minijinja::value::{Enumerator, Object, ObjectRepr, Rest, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
 use super::messages::LazyMessage;
 use super::{Digester, Input, Lazy, LoopTrace, Sink, Step, WATCHER};
+use crate::syntax::comparisons;
 use crate::syntax::main_loop::WATCH;
 
 /// Watches one rendering. It is a value of the context that no template can name.
@@ -65,7 +66,13 @@ pub(crate) fn register(environment: &mut Environment<'static>) {
     environment.add_function(WATCH, watch);
 }
 
-fn watch(state: &State<'_, '_>, changes: bool, list: Value, names: Rest<Value>) -> Result<Value, Error> {
+fn watch(
+    state: &State<'_, '_>,
+    changes: bool,
+    list: Value,
+    compared: Vec<Value>,
+    names: Rest<Value>,
+) -> Result<Value, Error> {
     let watcher = state.lookup(WATCHER).and_then(|value| value.downcast_object::<Watcher>());
     let watcher = watcher.ok_or_else(|| Error::from(ErrorKind::InvalidOperation))?;
     let items: Vec<Value> = match list.downcast_object_ref::<Lazy>() {
@@ -74,7 +81,17 @@ fn watch(state: &State<'_, '_>, changes: bool, list: Value, names: Rest<Value>) 
         }
         None => list.try_iter()?.collect(),
     };
-    Ok(Value::from_object(MainLoop { watcher, items: items.into(), names: names.0.into(), changes }))
+    // Anything else is compared as the template says, in a rendering that is not watched.
+    let number = |value: &Value| value.as_i64().filter(|_| value.kind() == ValueKind::Number);
+    let compared = compared.iter().map(number).collect::<Option<_>>();
+    let compared = compared.ok_or_else(|| Error::from(ErrorKind::InvalidOperation))?;
+    Ok(Value::from_object(MainLoop {
+        watcher,
+        items: items.into(),
+        compared,
+        names: names.0.into(),
+        changes,
+    }))
 }
 
 /// What the loop iterates over.
@@ -82,6 +99,8 @@ fn watch(state: &State<'_, '_>, changes: bool, list: Value, names: Rest<Value>) 
 struct MainLoop {
     watcher: Arc<Watcher>,
     items: Arc<[Value]>,
+    /// The numbers that iterations compare their index with.
+    compared: Arc<[i64]>,
     names: Arc<[Value]>,
     /// Whether an iteration may change what a name stands for.
     changes: bool,
@@ -130,9 +149,15 @@ impl Iterations {
             (sink.len(), watcher.digester.texts(&[watcher.variant.as_bytes(), &sink]))
         };
         watcher.messages.take_inputs();
-        let mut trace = LoopTrace { head, names, steps: Vec::with_capacity(items.len()) };
+        let mut trace = LoopTrace {
+            head,
+            names,
+            steps: Vec::with_capacity(items.len()),
+            roles: watcher.messages.roles(),
+        };
         if let Some(before) = watcher.before.as_ref().filter(|b| b.head == head && b.names == names) {
-            self.next = before.valid(&items, watcher.unchanged, watcher.messages.count());
+            let count = watcher.messages.count();
+            self.next = before.valid(&items, watcher.unchanged, count, &self.main.compared);
             trace.steps.extend_from_slice(&before.steps[..self.next]);
         }
         self.shift = trace.steps.last().map_or(0, |step| step.end - head.0);
@@ -227,5 +252,26 @@ impl Object for Facts {
             }
             _ => return None,
         })
+    }
+
+    /// `compare(which, operator)`: the index with one of the compared numbers.
+    fn call_method(
+        self: &Arc<Self>,
+        _: &mut State<'_, '_>,
+        method: &str,
+        arguments: &[Value],
+    ) -> Result<Value, Error> {
+        let argument = |at: usize| u8::try_from(arguments.get(at)?.as_usize()?).ok();
+        let compared = || {
+            let (which, operator) = (argument(0)?, argument(1)?);
+            let number = self.main.compared.get(usize::from(which))?;
+            let outcome = comparisons::holds(operator, (self.index as i64).cmp(number))?;
+            Some((Input::Compared { which, operator, outcome }, outcome))
+        };
+        let (input, outcome) = compared()
+            .filter(|_| method == "compare")
+            .ok_or_else(|| Error::from(ErrorKind::UnknownMethod))?;
+        self.main.watcher.messages.saw(input);
+        Ok(Value::from(outcome))
     }
 }

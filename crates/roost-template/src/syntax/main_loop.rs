@@ -3,8 +3,10 @@
 //! `{% for message in X %}…{% endfor %}` becomes `{% for __loop, message in __watch(X, …) %}…{% endfor %}`, and `loop`
 //! inside becomes `__loop`. The further arguments of `__watch` are all names that the body and the macros mention: with
 //! the item and the loop, they are all that an iteration can depend on, since nothing set inside a loop outlives an
-//! iteration but the members of namespaces, and those are reached by name.
+//! iteration but the members of namespaces, and those are reached by name. Members that are only compared with the
+//! index are told apart ([`Comparisons`]): they come as a list before the names, and are compared by `__loop.compare`.
 
+use super::comparisons::Comparisons;
 use super::push_tag;
 use super::scan::{Part, Tag, Token, scan};
 
@@ -46,23 +48,30 @@ pub(crate) fn watch(source: &str) -> Option<String> {
     {
         return None;
     }
-    let body = rewrite_body(&parts[start + 1..end])?;
+    let inside = &parts[start + 1..end];
+    let changes = changes_namespaces(inside) || macros(&parts).any(changes_namespaces);
+    // What an iteration may change is no member that stays the same for all.
+    let compared = match changes {
+        true => Comparisons::default(),
+        false => Comparisons::find(inside, macros(&parts), target.text),
+    };
+    let body = rewrite_body(inside, &compared)?;
     let mut names = Vec::new();
-    collect_names(&parts[start + 1..end], &mut names);
-    for macro_body in macros(&parts) {
-        collect_names(macro_body, &mut names);
+    for body in std::iter::once(inside).chain(macros(&parts)) {
+        collect_names(body, &compared, &mut names);
     }
     // A date and a dump of everything are inputs that have no name.
-    if names.contains(&"strftime_now") || names.contains(&"debug") {
+    if names.iter().any(|name| name == "strftime_now" || name == "debug") {
         return None;
     }
     names.retain(|name| *name != target.text);
     let mut out = String::with_capacity(source.len() + 256);
     push_parts(&mut out, &parts[..start]);
     let list = head.body[rest[0].start..].trim_end();
-    let names: String = names.iter().flat_map(|name| [", ", name]).collect();
-    let changes = changes_namespaces(&parts[start + 1..end]) || macros(&parts).any(changes_namespaces);
-    push_tag(&mut out, head, &format!(" for __loop, {} in {WATCH}({changes}, {list}{names}) ", target.text));
+    let names: String = names.iter().flat_map(|name| [", ", name.as_str()]).collect();
+    let compared = compared.list();
+    let watched = format!("{WATCH}({changes}, {list}, [{compared}]{names})");
+    push_tag(&mut out, head, &format!(" for __loop, {} in {watched} ", target.text));
     out.push_str(&body);
     push_parts(&mut out, &parts[end..]);
     Some(out)
@@ -97,7 +106,7 @@ fn opens(word: &str, tag: &Tag<'_>) -> bool {
     }
 }
 
-fn tags<'a>(parts: &'a [Part<'a>]) -> impl Iterator<Item = (usize, &'a Tag<'a>)> {
+pub(super) fn tags<'a>(parts: &'a [Part<'a>]) -> impl Iterator<Item = (usize, &'a Tag<'a>)> {
     parts.iter().enumerate().filter_map(|(at, part)| match part {
         Part::Tag(tag) => Some((at, tag)),
         Part::Text(_) => None,
@@ -114,7 +123,7 @@ fn macros<'a>(parts: &'a [Part<'a>]) -> impl Iterator<Item = &'a [Part<'a>]> {
 }
 
 /// The body with its own `loop` renamed; `None` where it does what cannot be watched.
-fn rewrite_body(parts: &[Part<'_>]) -> Option<String> {
+fn rewrite_body<'a>(parts: &'a [Part<'a>], compared: &Comparisons<'a>) -> Option<String> {
     let mut out = String::new();
     let mut depth = 0usize;
     for part in parts {
@@ -146,8 +155,16 @@ fn rewrite_body(parts: &[Part<'_>]) -> Option<String> {
                         return None;
                     }
                     body.push_str(&tag.body[copied..token.start]);
-                    body.push_str("__loop");
-                    copied = token.end();
+                    copied = match compared.rewritten(tag, n) {
+                        Some((comparison, last)) => {
+                            body.push_str(&comparison);
+                            tag.tokens[last].end()
+                        }
+                        None => {
+                            body.push_str("__loop");
+                            token.end()
+                        }
+                    };
                 }
             }
         }
@@ -168,23 +185,28 @@ fn changes_namespaces(parts: &[Part<'_>]) -> bool {
 }
 
 /// Whether a token is a name and no member.
-fn is_name(tokens: &[Token<'_>], at: usize) -> bool {
+pub(super) fn is_name(tokens: &[Token<'_>], at: usize) -> bool {
     let starts = tokens[at].text.starts_with(|c: char| c.is_alphabetic() || c == '_');
     starts && (at == 0 || tokens[at - 1].text != ".")
 }
 
-fn collect_names<'a>(parts: &'a [Part<'a>], names: &mut Vec<&'a str>) {
+/// Of a namespace with members that are only compared, the others are taken.
+fn collect_names<'a>(parts: &'a [Part<'a>], compared: &Comparisons<'a>, names: &mut Vec<String>) {
     for (_, tag) in tags(parts) {
         for (at, token) in tag.tokens.iter().enumerate() {
             let word = token.text;
             let is_statement = at == 0 && tag.keyword().is_some();
-            if is_name(&tag.tokens, at)
-                && token.is_operand()
-                && !is_statement
-                && !WORDS.contains(&word)
-                && !names.contains(&word)
-            {
-                names.push(word);
+            if is_name(&tag.tokens, at) && token.is_operand() && !is_statement && !WORDS.contains(&word) {
+                let name = match tag.tokens.get(at + 2) {
+                    Some(member) if compared.is_of(word) && !compared.has(word, member.text) => {
+                        format!("{word}.{}", member.text)
+                    }
+                    _ if compared.is_of(word) => continue,
+                    _ => word.to_owned(),
+                };
+                if !names.contains(&name) {
+                    names.push(name);
+                }
             }
         }
     }

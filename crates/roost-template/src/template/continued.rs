@@ -2,13 +2,13 @@
 
 use minijinja::Value;
 
-use super::{Jinja, RenderInput, tools};
+use super::{Jinja, RenderInput};
 use crate::incremental::{Continued, Lazy, Sink, Trace, Traced, Turn, WATCHER, Watcher};
 use crate::prompt::Prompt;
 
 impl Jinja {
     pub(super) fn render_continued(&self, input: &RenderInput<'_>, turn: &Turn<'_>) -> Option<Continued> {
-        let tools = tools(input).ok()?;
+        let tools = self.tools.of(input).ok()?;
         let capabilities = *self.capabilities(tools.is_some());
         let [_, name] = self.name(tools.is_some());
         // Messages that are joined with others are not rendered one by one.
