@@ -8,25 +8,20 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use bytes::Bytes;
+use roost_benches::route::{BLOCK_SIZE, Route, input, load_template, load_tokenizer, parse, wire};
 use roost_benches::time::{Timing, timed};
 use roost_benches::{Conversation, Size};
-use roost_frontend::{HashedPrompt, MemoryConfig, PromptMemory, PromptRequest, Recalled};
+use roost_frontend::{MemoryConfig, PromptMemory};
 use roost_kv::{Blocks, hash};
-use roost_openai::{ApiError, ChatRequest, FieldPolicy, Raw};
-use roost_template::{ChatTemplate, RenderInput, TemplateFiles};
-use roost_tokenizer::{Backend, Segment, Tokenizer};
-use roost_wire::Codec;
-use roost_wire::message::{EngineRequest, PromptTokens, TokenIdFormat};
+use roost_tokenizer::{Segment, Tokenizer};
+use roost_wire::message::PromptTokens;
 
 /// As in the shipped binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-const BLOCK_SIZE: u32 = 64;
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
@@ -49,80 +44,12 @@ struct Bench<'a> {
     next: Bytes,
 }
 
-/// What turns a body into wire bytes.
-struct Route<'a> {
-    template: &'a ChatTemplate,
-    tokenizer: &'a Tokenizer,
-    memory: &'a PromptMemory,
-}
-
-impl Route<'_> {
-    fn prompt(
-        &self,
-        body: &Bytes,
-        request: &ChatRequest,
-        recalled: Option<Recalled>,
-    ) -> anyhow::Result<HashedPrompt> {
-        Ok(self.memory.prompt(&PromptRequest {
-            model: "m",
-            session: Some("s"),
-            parent: None,
-            template: self.template,
-            tokenizer: self.tokenizer,
-            messages_at: request.messages.offset_in(body).context("messages are part of the body")?,
-            body: body.clone(),
-            recalled,
-            input: input(request),
-            block_size: BLOCK_SIZE,
-            seed: hash::BASE_SEED,
-        })?)
-    }
-
-    fn turn(&self, body: &Bytes) -> anyhow::Result<(Blocks, Bytes)> {
-        let recalled = self.memory.recall("s", body);
-        let request = match &recalled {
-            Some(recalled) => {
-                parsed(ChatRequest::parse_familiar(body, recalled.familiar, FieldPolicy::Ignore))?
-            }
-            None => parse(body)?,
-        };
-        let HashedPrompt { ids, blocks, .. } = self.prompt(body, &request, recalled)?;
-        Ok((blocks, wire(ids)?))
-    }
-}
-
-fn parse(body: &Bytes) -> anyhow::Result<ChatRequest> {
-    parsed(ChatRequest::parse(body, FieldPolicy::Ignore))
-}
-
-fn parsed(request: Result<ChatRequest, ApiError>) -> anyhow::Result<ChatRequest> {
-    request.map_err(|e| anyhow!("{}", e.message()))
-}
-
-fn input(request: &ChatRequest) -> RenderInput<'_> {
-    RenderInput {
-        tools: request.tools.as_ref().map(Raw::as_str),
-        ..RenderInput::new(request.messages.as_str(), SystemTime::now())
-    }
-}
-
-fn wire(token_ids: PromptTokens) -> anyhow::Result<Bytes> {
-    let engine = EngineRequest { model: "m".to_owned(), token_ids, ..EngineRequest::default() };
-    Ok(engine.encode(Codec::Msgpack, TokenIdFormat::Array)?)
-}
-
 impl Bench<'_> {
-    fn load(&self) -> anyhow::Result<Tokenizer> {
-        Ok(Tokenizer::load(&self.folder.join("tokenizer.json"), Backend::Fast, true)?)
-    }
-
     fn run(&self, only: Option<&str>) -> anyhow::Result<()> {
         let Bench { runs, next, .. } = self;
         let runs = *runs;
-        let name = self.folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let files = TemplateFiles { model_name: name, ..TemplateFiles::in_folder(self.folder) };
-        let template = &ChatTemplate::from_files(&files)?;
-        let tokenizer = &self.load()?;
+        let template = &load_template(self.folder)?;
+        let tokenizer = &load_tokenizer(self.folder)?;
         let memory = &PromptMemory::new(MemoryConfig::default());
         let cached = &tokenizer.clone().with_cache(Arc::clone(memory.segments()));
         let off = &PromptMemory::new(MemoryConfig { session_bytes: 0, segment_bytes: 0 });
@@ -208,7 +135,8 @@ impl Bench<'_> {
         &self,
         step: &dyn Fn(&Tokenizer) -> Result<(), E>,
     ) -> anyhow::Result<Timing> {
-        let mut fresh: Vec<Tokenizer> = (0..5).map(|_| self.load()).collect::<Result<_, _>>()?;
+        let mut fresh: Vec<Tokenizer> =
+            (0..5).map(|_| load_tokenizer(self.folder)).collect::<Result<_, _>>()?;
         let mut failed = None;
         let timing = timed(
             fresh.len(),
