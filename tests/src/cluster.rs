@@ -98,6 +98,8 @@ pub struct Options {
     pub tls: Option<Arc<ListenTls>>,
     /// A socket in the file system on which the frontend listens as well.
     pub unix_socket: Option<PathBuf>,
+    /// Plain SGLang servers in place of workers.
+    pub sglang: Option<Box<roost_hosted::Config>>,
 }
 
 impl Options {
@@ -145,6 +147,7 @@ impl Options {
             kubernetes: None,
             tls: None,
             unix_socket: None,
+            sglang: None,
         }
     }
 
@@ -320,17 +323,26 @@ impl Cluster {
                 bindings: self.options.replicas,
                 own_publisher: Some(id),
                 nats: self.options.nats.clone(),
+                kv_events: self.options.sglang.is_none(),
                 ..ClusterConfig::default()
             },
             Arc::clone(&self.discovery),
             Arc::new(PlaneRecovery::new(Arc::clone(&client))),
             stop_cluster.clone(),
         );
+        let (hosted, updates) = match self.options.sglang.clone() {
+            None => (None, updates),
+            Some(servers) => {
+                let (hosted, updates) =
+                    roost_hosted::start(*servers, Arc::clone(&self.discovery), updates, &stop_cluster)?;
+                (Some(hosted), updates)
+            }
+        };
         let registry = Registry::default();
         let metrics = Metrics::new(&registry, &MetricsOptions::default())?;
         let frontend = Frontend::new(
             self.options.config.clone(),
-            Parts { client, cluster, updates, registry, metrics, replicas, hosted: None },
+            Parts { client, cluster, updates, registry, metrics, replicas, hosted },
         )?;
         // A free port the first time; one that is started again keeps its address.
         let listener = TcpListener::bind(self.address).await?;

@@ -12,6 +12,7 @@ pub mod peers;
 pub mod port;
 pub mod prometheus;
 mod scripted;
+mod sglang;
 
 pub use certificates::Certificates;
 pub use cluster::{Cluster, MODEL, Options, copy_folder, fixture, worker_of};
@@ -24,3 +25,4 @@ pub use nginx::Nginx;
 pub use peers::{Peer, Peers};
 pub use prometheus::Prometheus;
 pub use scripted::ScriptedEngine;
+pub use sglang::{Sglang, SglangOptions};

@@ -41,6 +41,7 @@ mod replicas;
 mod responses;
 mod rolling;
 mod security;
+mod sglang;
 mod shutdown;
 mod stalled;
 mod streaming;

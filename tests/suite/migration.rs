@@ -64,7 +64,7 @@ async fn a_character_goes_on_where_it_was_cut() -> Result<()> {
     let rest = json!([{"ids": [152]}, {"ids": [128]}, {"text": "!"}, {"finish": "stop"}]);
     let mut body = body("@@move@@");
     body["max_tokens"] = json!(50);
-    let (events, cluster) = moved(Options::new(0), begin, rest, &body).await?;
+    let (events, cluster) = Box::pin(moved(Options::new(0), begin, rest, &body)).await?;
     assert_eq!(content(&events), "o😀!");
     assert_eq!(finish(&events), ["stop"]);
     let asked = |worker: usize| cluster.workers[worker].journal().requests()[0].request.clone();
@@ -92,7 +92,7 @@ async fn a_tool_call_goes_on_where_it_was_cut() -> Result<()> {
         json!([{"text": "ther\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>"}, {"finish": "stop"}]);
     let mut body = body("@@move@@");
     body["tools"] = json!([{"type": "function", "function": {"name": "get_weather"}}]);
-    let (events, _cluster) = moved(options, begin, rest, &body).await?;
+    let (events, _cluster) = Box::pin(moved(options, begin, rest, &body)).await?;
     let function = |member: &str| -> String {
         let calls = events.iter().map(|event| &event["choices"][0]["delta"]["tool_calls"][0]["function"]);
         calls.filter_map(|function| function[member].as_str()).collect()
