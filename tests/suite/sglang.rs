@@ -190,6 +190,12 @@ async fn both_legs_of_a_split_request() -> Result<()> {
     let cluster = start(config(named)).await?;
     until_workers(&cluster, "prefill", 1).await?;
     until_workers(&cluster, "decode", 1).await?;
+    let counted = cluster.get("/workers").send().await?.json()?;
+    assert_eq!(
+        counted["stats"],
+        json!({"prefill_count": 1, "decode_count": 1, "regular_count": 0}),
+        "{counted}"
+    );
     let mut rooms = Vec::new();
     for _ in 0..4 {
         let reply = cluster.chat(LONG).send().await?;

@@ -74,6 +74,7 @@ fn all(shared: Arc<Shared>) -> Router {
         .route("/v1/tokenize", post(|State(app): App, r: Request| tokens::tokenize(app, r)))
         .route("/detokenize", post(|State(app): App, r: Request| tokens::detokenize(app, r)))
         .route("/v1/detokenize", post(|State(app): App, r: Request| tokens::detokenize(app, r)))
+        .route("/workers", get(async |State(app): App| status::workers(&app)))
         .route("/openapi.json", get(async |State(app): App| openapi::document(&app.config.http)))
         .merge(probes(paths))
         .merge(admin)

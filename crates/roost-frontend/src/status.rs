@@ -94,6 +94,40 @@ fn ready(shared: &Shared, id: &str) -> Response {
     }
 }
 
+/// `GET /workers`: the workers by their part, as launchers of SGLang's own routers count them.
+pub(crate) fn workers(shared: &Shared) -> Response {
+    let workers = shared.cluster.workers();
+    let count = |role: Role| workers.iter().filter(|worker| worker.role == role).count();
+    let list: Vec<Value> = workers
+        .iter()
+        .map(|worker| {
+            json!({
+                "id": format!("{:x}", worker.worker.0),
+                "url": worker.target.address.to_string(),
+                "model_id": worker.card.display_name,
+                "worker_type": match worker.role {
+                    Role::Aggregated => "regular",
+                    other => other.as_str(),
+                },
+                "dp_size": worker.ranks.len(),
+                "is_healthy": true,
+            })
+        })
+        .collect();
+    value(
+        StatusCode::OK,
+        &json!({
+            "workers": list,
+            "total": workers.len(),
+            "stats": {
+                "prefill_count": count(Role::Prefill),
+                "decode_count": count(Role::Decode),
+                "regular_count": count(Role::Aggregated),
+            },
+        }),
+    )
+}
+
 /// `GET /health`: not ready until a model could be served, and while draining.
 pub(crate) fn health(shared: &Shared) -> Response {
     let instances: Vec<Value> = shared

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use roost_sglang::{EngineOptions, Server, ServerInfo, SglangEngine};
-use roost_tests::{MODEL, Options, Sglang, SglangOptions};
+use roost_tests::{MODEL, Options, Peers, Request, Sglang, SglangOptions};
 use serde_json::json;
 
 async fn engine(server: &Sglang) -> Result<Arc<SglangEngine>> {
@@ -34,4 +34,33 @@ async fn an_engine_behind_the_plane_answers_alike() -> Result<()> {
     let reply = cluster.post("/v1/completions", &body).send().await?;
     assert_eq!(reply.status, 400, "{}", reply.text());
     cluster.until_idle().await
+}
+
+#[tokio::test]
+async fn an_unmodified_dynamo_frontend_serves_an_engine_behind_the_plane() -> Result<()> {
+    let Some(peers) = Peers::find() else { return Ok(()) };
+    let folder = tempfile::tempdir()?;
+    let store = folder.path().join("store");
+    let server = Sglang::start(SglangOptions::default()).await?;
+    let mut cluster = Options { store: Some(store.clone()), ..Options::new(0) }.start().await?;
+    cluster.add_engine(engine(&server).await?).await?;
+    let (frontend, address) = peers.frontend(&store, &["--router-mode", "kv"])?;
+    let listed = async || {
+        let reply = Request::get(address, "/v1/models").send().await;
+        Ok(reply.is_ok_and(|reply| reply.text().contains(MODEL)))
+    };
+    let came = cluster.until("the peer lists the model", listed).await;
+    assert!(came.is_ok(), "{}", frontend.output());
+    let body =
+        json!({"model": MODEL, "prompt": super::LONG, "max_tokens": 9, "temperature": 0, "ignore_eos": true});
+    let reply = Request::post(address, "/v1/completions", &body).send().await?;
+    assert_eq!(reply.status, 200, "{}\n{}", reply.text(), frontend.output());
+    let by_peer = reply.json()?;
+    let by_us = cluster.post("/v1/completions", &body).send().await?.json()?;
+    assert_eq!(by_peer["choices"][0]["text"], by_us["choices"][0]["text"]);
+    assert_eq!(by_peer["usage"]["completion_tokens"], 9);
+    let [one, other] = &server.requests()[..] else { panic!("one request of each") };
+    assert_eq!(one["input_ids"], other["input_ids"]);
+    assert_eq!(one["sampling_params"], other["sampling_params"]);
+    Ok(())
 }
