@@ -158,8 +158,33 @@ pub(super) fn reserved_tokens(acts: &[Act]) -> usize {
     said.sum::<usize>().min(RESERVED_SCRIPT_TOKENS)
 }
 
+/// Adds what a step says that is nothing but a repetition of items, without writing it out; `None` if it says more. False
+/// when it reaches the token limit.
+fn repeat(step: &Step, codec: &TextCodec, left: &mut usize, acts: &mut Vec<Act>) -> Option<bool> {
+    let plain = Step { text_repeat: step.text_repeat.clone(), per: step.per, ..Step::default() };
+    let ((text, times), per) = (step.text_repeat.as_ref()?, step.per?);
+    let unit = codec.encode(text);
+    if *step != plain || unit.is_empty() || per == 0 || per % unit.len() != 0 {
+        return None;
+    }
+    let total = unit.len() * times;
+    let said = total.min(*left);
+    let goes_on = total < *left;
+    *left -= said;
+    let ids = |count: usize| unit.iter().copied().cycle().take(count).collect::<Vec<u32>>();
+    for (count, times) in [(per, said / per), (said % per, 1)] {
+        if count > 0 && times > 0 {
+            acts.push(Act::Emit { index: 0, ids: ids(count), logprob: None, times });
+        }
+    }
+    Some(goes_on)
+}
+
 /// Adds what a step says; false when it reaches the token limit, which ends the answer.
 fn say(step: &Step, codec: &TextCodec, left: &mut usize, acts: &mut Vec<Act>) -> Result<bool, EngineError> {
+    if let Some(goes_on) = repeat(step, codec, left, acts) {
+        return Ok(goes_on);
+    }
     let mut ids = step.text.as_deref().map(|text| codec.encode(text)).unwrap_or_default();
     if let Some((text, times)) = &step.text_repeat {
         ids.extend(codec.encode(&text.repeat(*times)));

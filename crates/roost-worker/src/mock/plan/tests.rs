@@ -1,3 +1,5 @@
+use roost_wire::message::FinishReason;
+
 use super::{Act, compile, reserved_tokens};
 use crate::mock::TextCodec;
 use crate::{Role, Script, Step};
@@ -20,6 +22,31 @@ fn chunks_are_separated_by_gaps_only() {
         acts.iter().map(|act| if let Act::Emit { ids, .. } = act { ids.len() } else { 0 }).collect();
     assert_eq!(kinds, [2, 0, 2, 0, 1]);
     assert_eq!(reserved_tokens(&acts), 5);
+}
+
+#[test]
+fn what_is_repeated_is_not_written_out() {
+    let repeat =
+        |times, per| Step { text_repeat: Some(("ab".to_owned(), times)), per: Some(per), ..Step::default() };
+    let shape = |step: Step, limit: usize| -> Vec<(usize, usize)> {
+        let acts = compile(
+            &Script::new([step, Step::finish("stop")]),
+            Role::Aggregated,
+            &TextCodec::tiny_chat(),
+            limit,
+        );
+        let shape = |act: &Act| match act {
+            Act::Emit { ids, times, .. } => (ids.len(), *times),
+            Act::Finish { reason, .. } => (usize::from(*reason == FinishReason::Length), 0),
+            other => panic!("{other:?}"),
+        };
+        acts.unwrap().iter().map(shape).collect()
+    };
+    assert_eq!(shape(repeat(1_000_000, 30), usize::MAX), [(30, 66_666), (20, 1), (0, 0)]);
+    assert_eq!(shape(repeat(100, 30), 65), [(30, 2), (5, 1), (1, 0)], "the limit cuts it");
+    assert_eq!(shape(repeat(30, 30), 60), [(30, 2), (1, 0)]);
+    // Items that cut a repetition are written out.
+    assert_eq!(shape(repeat(3, 5), 10), [(5, 1), (1, 1), (0, 0)]);
 }
 
 #[test]
