@@ -13,7 +13,7 @@ use roost_template::{ChatTemplate, LoadError, TemplateFiles};
 use roost_tokenizer::{SegmentCache, Tokenizer};
 use serde_json::Value;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::config::ModelSource;
 use crate::models::Assets;
@@ -101,11 +101,15 @@ async fn load(source: &ModelSource, cache: Arc<SegmentCache>, info: &WorkerInfo)
     let source = source.clone();
     let runtime = &info.card.runtime_config;
     let names = (runtime.tool_call_parser.clone(), runtime.reasoning_parser.clone());
-    tokio::task::spawn_blocking(move || {
-        build(&source, cache, &loaded, &template, (names.0.as_deref(), names.1.as_deref()))
-    })
-    .await
-    .map_err(|e| format!("loading panicked: {e}"))?
+    let (tx, rx) = oneshot::channel();
+    // On a thread of its own, whose heap goes with it: loading takes a multiple of the memory that it leaves in use.
+    let thread = std::thread::Builder::new().name("load-model".to_owned()).spawn(move || {
+        let names = (names.0.as_deref(), names.1.as_deref());
+        // The frontend may have ended meanwhile.
+        let _gone = tx.send(build(&source, cache, &loaded, &template, names));
+    });
+    thread.map_err(|e| format!("there is no thread to load on: {e}"))?;
+    rx.await.map_err(|_| "loading panicked".to_owned())?
 }
 
 /// The files that decide on the template, as paths here.

@@ -47,6 +47,13 @@ impl ResponseStream {
         self.0.next_received(decode)
     }
 
+    /// Whether a frame has been received that has not been taken: the next poll yields without reading, unless that frame
+    /// is the end mark.
+    #[must_use]
+    pub fn has_received(&self) -> bool {
+        self.0.has_received()
+    }
+
     /// Asks the worker to end after its current step. The stream goes on, as a rule with
     /// [`StreamError::Incomplete`] at its end. Has no effect after the end.
     pub fn stop(&mut self) {

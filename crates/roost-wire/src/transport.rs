@@ -82,7 +82,7 @@ impl Transport {
             return Ok(Socket::Simulated(network.connect(address).await?));
         }
         let socket = TcpStream::connect(address).await?;
-        tune(&socket)?;
+        tune(&SockRef::from(&socket))?;
         match &self.dial_tls {
             None => Ok(Socket::Tcp(socket)),
             Some(tls) => Ok(Socket::Tls(Box::new(tls.connect(address, socket).await?))),
@@ -108,6 +108,9 @@ impl Transport {
             // Connections take it over from their listener.
             socket.set_recv_buffer_size(bytes)?;
         }
+        // As this, once for all of them.
+        #[cfg(target_os = "linux")]
+        tune(&socket)?;
         socket.bind(&address.into())?;
         socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
         Ok(Listener::Tcp(TcpListener::from_std(socket.into())?, self.listen_tls.clone()))
@@ -137,7 +140,8 @@ impl Listener {
         match self {
             Self::Tcp(listener, tls) => {
                 let (socket, peer) = listener.accept().await?;
-                tune(&socket)?;
+                #[cfg(not(target_os = "linux"))]
+                tune(&SockRef::from(&socket))?;
                 Ok((Incoming { socket: Socket::Tcp(socket), tls: tls.clone() }, peer))
             }
             #[cfg(any(test, feature = "simulation"))]
@@ -166,8 +170,8 @@ impl Incoming {
     }
 }
 
-fn tune(socket: &TcpStream) -> io::Result<()> {
-    socket.set_nodelay(true)?;
+fn tune(socket: &RawSocket) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE).with_interval(KEEPALIVE_INTERVAL);
-    SockRef::from(socket).set_tcp_keepalive(&keepalive)
+    socket.set_tcp_keepalive(&keepalive)
 }

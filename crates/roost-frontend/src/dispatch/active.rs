@@ -174,6 +174,11 @@ impl Active {
         }
     }
 
+    /// Whether more of the answer has come already.
+    pub(super) fn has_received(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.leg.stream.has_received())
+    }
+
     fn poll_worker(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<EngineOutput, Failure>>> {
         if let Some(moving) = &mut self.moving {
             let (moved, tried) = std::task::ready!(moving.as_mut().poll(cx));

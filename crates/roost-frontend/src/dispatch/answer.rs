@@ -41,6 +41,14 @@ impl Answer {
             }
         }
     }
+
+    /// Whether the next poll can tell something that is here already.
+    pub(super) fn has_received(&self) -> bool {
+        match self {
+            Answer::Plane(stream) => stream.has_received(),
+            Answer::Hosted(_) => false,
+        }
+    }
 }
 
 /// The same failure as a worker on the plane would have caused it.

@@ -68,6 +68,11 @@ impl Answers {
         if self.is_over() { Poll::Ready(None) } else { Poll::Pending }
     }
 
+    /// Whether more of any answer has come already.
+    pub(crate) fn has_received(&self) -> bool {
+        self.list.iter().flatten().any(Active::has_received)
+    }
+
     /// The item that began the first answer; once.
     pub(crate) fn take_first(&mut self) -> Option<Item> {
         let output = self.list.first_mut()?.as_mut()?.take_first()?;

@@ -18,6 +18,10 @@ use crate::finish::Finisher;
 /// Room for a usual event.
 const EVENT_BYTES: usize = 1024;
 
+/// What has come together goes out together, up to so many bytes: the server below takes 16 such pieces before it looks
+/// whether the client takes any.
+const BURST_BYTES: usize = 2 * 1024;
+
 /// The body of a streamed answer.
 ///
 /// It owns everything of the request: dropping it (the client went away) stops the worker, releases the booking
@@ -134,6 +138,20 @@ impl AnswerBody {
         }
     }
 
+    /// What waits to go out.
+    fn give(&mut self) -> Poll<Option<Result<Frame<Bytes>, std::convert::Infallible>>> {
+        self.spoke = Instant::now();
+        Poll::Ready(Some(Ok(Frame::data(self.out.split().freeze()))))
+    }
+
+    /// Whether there is more that can go out with what waits to.
+    fn has_more(&self) -> bool {
+        match &self.state {
+            State::Streaming(answers) => self.out.len() < BURST_BYTES && answers.has_received(),
+            State::Dispatching(_) | State::Done => false,
+        }
+    }
+
     fn write_progress(&mut self) {
         let (writer, out, finisher) = (&mut self.writer, &mut self.out, &self.finisher);
         let wants_ids = finisher.extras().wants_ids();
@@ -238,9 +256,8 @@ impl http_body::Body for AnswerBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let this = &mut *self;
         loop {
-            if !this.out.is_empty() {
-                this.spoke = Instant::now();
-                return Poll::Ready(Some(Ok(Frame::data(this.out.split().freeze()))));
+            if !this.out.is_empty() && !this.has_more() {
+                return this.give();
             }
             let progress = match &mut this.state {
                 State::Done => return Poll::Ready(None),
@@ -272,6 +289,9 @@ impl http_body::Body for AnswerBody {
                 },
             };
             if !progress {
+                if !this.out.is_empty() {
+                    return this.give();
+                }
                 this.poll_timer(cx);
                 if this.out.is_empty() {
                     return Poll::Pending;

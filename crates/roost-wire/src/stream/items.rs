@@ -83,6 +83,10 @@ impl Items {
         }
     }
 
+    pub(super) fn has_received(&self) -> bool {
+        self.line.as_ref().is_some_and(|line| matches!(line.buffered(), Ok(Some(_)) | Err(_)))
+    }
+
     pub(super) fn signal(&mut self, signal: ControlSignal) {
         if let Some(line) = &mut self.line {
             line.signal(signal);

@@ -64,10 +64,12 @@ async fn items_that_came_together_can_be_had_together() {
     assert_eq!(&first.data.unwrap().token_ids[..], [1, 2, 3]);
     // Prologue, items and end were one write, so they are here.
     let mut rest = Vec::new();
+    assert!(stream.has_received());
     while let Some(item) = stream.next_received() {
         rest.extend_from_slice(&item.unwrap().data.unwrap().token_ids);
     }
     assert_eq!(rest, [4, 5]);
+    assert!(!stream.has_received());
     assert!(within(stream.next()).await.is_none());
 }
 
