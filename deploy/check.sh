@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Packs a `roost` binary in every form, installs what can be installed without rights, and checks the deployment files:
+#   deploy/check.sh BINARY
+# What a check needs and is not there is said and passed over.
+set -euo pipefail
+binary=$(realpath "${1:?BINARY}")
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+skipped() { echo "deploy: skipped: $1"; }
+
+echo "deploy: wheel"
+wheel=$(python3 deploy/python/build_wheel.py "$binary" "$work")
+if python3 -m venv "$work/venv" 2>/dev/null; then
+  "$work/venv/bin/pip" install --quiet --no-index "$wheel"
+  [ "$("$work/venv/bin/roost" --version)" = "$("$binary" --version)" ]
+  # Dynamo's launcher line with one word changed: arguments are read, a wrong one is named and ends with 2.
+  "$work/venv/bin/python" -m roost.frontend --help | grep -q -- --router-mode
+  status=0
+  "$work/venv/bin/python" -m roost.frontend --http-port=8000 --router-mode kvv 2> "$work/said" || status=$?
+  [ "$status" = 2 ] && grep -q kvv "$work/said"
+else
+  skipped "Python has no venv module"
+fi
+
+echo "deploy: Debian package"
+if command -v dpkg-deb >/dev/null; then
+  bash deploy/debian/build.sh "$binary" "$work" >/dev/null
+  dpkg-deb -x "$work"/roost_*.deb "$work/root"
+  [ "$("$work/root/usr/bin/roost" --version)" = "$("$binary" --version)" ]
+  # The configuration file that is installed holds every option at its default, and is read.
+  "$work/root/usr/bin/roost" serve --config "$work/root/etc/roost/roost.toml" --dump-config >/dev/null
+else
+  skipped "dpkg-deb is not installed"
+fi
+
+echo "deploy: nginx"
+nginx=$(command -v nginx || command -v /usr/sbin/nginx || true)
+if [ -n "$nginx" ]; then
+  # Outside of the deployment its host names mean nothing.
+  sed -e 's/frontend-[12]:/127.0.0.1:/' -e "1i pid $work/nginx.pid; error_log $work/error.log;" deploy/nginx.conf > "$work/nginx.conf"
+  "$nginx" -t -q -c "$work/nginx.conf"
+else
+  skipped "nginx is not installed"
+fi
+
+echo "deploy: systemd unit"
+if command -v systemd-analyze >/dev/null; then
+  sed "s|/usr/bin/roost|$binary|" deploy/roost.service > "$work/roost.service"
+  systemd-analyze verify "$work/roost.service" 2> "$work/said" || { cat "$work/said"; exit 1; }
+else
+  skipped "systemd-analyze is not installed"
+fi
+
+echo "deploy: Kubernetes and compose"
+if [ -x "$work/venv/bin/pip" ] && "$work/venv/bin/pip" install --quiet kubernetes-validate pyyaml 2>/dev/null; then
+  "$work/venv/bin/kubernetes-validate" --strict deploy/kubernetes/*.yaml >/dev/null
+  "$work/venv/bin/python" - <<'EOF'
+import yaml
+compose = yaml.safe_load(open("deploy/compose/compose.yaml"))
+services = compose["services"]
+for name, service in services.items():
+    assert "image" in service, name
+    for other in service.get("depends_on", []):
+        assert other in services, (name, other)
+EOF
+else
+  skipped "kubernetes-validate cannot be installed"
+fi
+echo "deploy: done"
