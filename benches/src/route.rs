@@ -65,7 +65,7 @@ impl Route<'_> {
             body: body.clone(),
             recalled,
             input: input(request),
-            block_size: BLOCK_SIZE,
+            cut: BLOCK_SIZE.into(),
             seed: hash::BASE_SEED,
         })?)
     }

@@ -75,6 +75,7 @@ async fn cluster(peers: &Peers, (tool, reasoning): (Option<&str>, Option<&str>))
         files,
         context_length: 4096,
         kv_block_size: 16,
+        eagle: false,
         total_kv_blocks: 1000,
         max_num_seqs: 16,
         max_num_batched_tokens: 8192,

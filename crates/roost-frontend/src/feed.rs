@@ -271,8 +271,8 @@ impl Feed {
         let card = Arc::clone(&set.first.card);
         let metrics = self.shared.metrics.model(&card.display_name);
         metrics.card(&card);
-        let block_size = pages::used(&card, &self.shared.config.route);
-        pages::warn(&set.first, block_size, &self.shared.config.route);
+        let cut = pages::used(&card, &self.shared.config.route);
+        pages::warn(&set.first, cut, &self.shared.config.route);
         Arc::new(Model {
             name: card.display_name.as_str().into(),
             mdcsum: set.key.mdcsum.as_str().into(),
@@ -280,7 +280,7 @@ impl Feed {
             pool: Arc::clone(&set.pool),
             prefill: ArcSwapOption::empty(),
             metrics,
-            block_size,
+            cut,
             context_length: card.context_length_tokens(),
         })
     }

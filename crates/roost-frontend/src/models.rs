@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use roost_cluster::{Role, WorkerInfo};
-use roost_kv::{ApproximateIndex, Index, Overlap, SequenceHash, WorkerId};
+use roost_kv::{ApproximateIndex, Cut, Index, Overlap, SequenceHash, WorkerId};
 use roost_parser::ParserSpec;
 use roost_router::Router;
 use roost_template::ChatTemplate;
@@ -77,8 +77,8 @@ pub(crate) struct Model {
     pub(crate) prefill: ArcSwapOption<Pool>,
     /// Counters with the model's labels.
     pub(crate) metrics: Arc<ModelMetrics>,
-    /// Tokens per KV block.
-    pub(crate) block_size: u32,
+    /// How the workers that answer cut prompts into blocks.
+    pub(crate) cut: Cut,
     /// Tokens of prompt and answer together; 0 is unknown.
     pub(crate) context_length: u32,
 }

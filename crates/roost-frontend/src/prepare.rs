@@ -335,8 +335,7 @@ fn complete(
         // More than fits is capped to what fits: the answer then ends with `length`.
         asked.generation.limits.max_tokens = max_tokens.map(|max| max.min(room));
         let salt = salt(&session, &asked.generation);
-        let blocks =
-            blocks.unwrap_or_else(|| Blocks::compute(&ids, model.block_size, hash::seed(None, salt)));
+        let blocks = blocks.unwrap_or_else(|| Blocks::compute(&ids, model.cut, hash::seed(None, salt)));
         let engine = finisher.check(engine_request(&model, ids.clone(), &asked, &session, salt))?;
         let id = if is_alone { id.clone() } else { format!("{id}-{number}") };
         prepared.push(placeable(id.into(), &model, &asked, &session, engine, blocks));

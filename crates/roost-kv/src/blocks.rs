@@ -2,17 +2,40 @@
 
 use std::sync::Arc;
 
-use crate::hash::{extend_block_hashes, extend_sequence_hashes};
+use crate::hash::{extend_block_hashes, extend_eagle_block_hashes, extend_sequence_hashes};
 use crate::{BlockHash, SequenceHash, TokenId};
 
 #[cfg(test)]
 mod tests;
 
+/// How workers cut prompts into blocks. A number is the size of plain blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Tokens from the start of a block to that of the next.
+    pub block_size: u32,
+    /// A block is hashed together with the first token of the next, and is complete only with it: workers whose
+    /// draft model sees pairs of tokens (EAGLE).
+    pub eagle: bool,
+}
+
+impl Cut {
+    /// Complete blocks in `tokens` tokens.
+    pub fn blocks(self, tokens: usize) -> usize {
+        tokens.saturating_sub(usize::from(self.eagle)).checked_div(self.block_size as usize).unwrap_or(0)
+    }
+}
+
+impl From<u32> for Cut {
+    fn from(block_size: u32) -> Self {
+        Self { block_size, eagle: false }
+    }
+}
+
 /// Block and sequence hashes of one prompt. Cloning is cheap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocks {
-    /// Tokens per block.
-    pub block_size: u32,
+    /// How the prompt is cut.
+    pub cut: Cut,
     /// Seed of the block hashes: the request's namespace (see [`crate::hash::seed`]).
     pub seed: u64,
     /// Hash of each complete block alone.
@@ -22,9 +45,9 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Hashes `tokens` in blocks of `block_size`. A block size of 0 yields no blocks.
-    pub fn compute(tokens: &[TokenId], block_size: u32, seed: u64) -> Self {
-        Self::empty(block_size, seed).grown(tokens, 0)
+    /// Hashes `tokens`, cut as said. A block size of 0 yields no blocks.
+    pub fn compute(tokens: &[TokenId], cut: impl Into<Cut>, seed: u64) -> Self {
+        Self::empty(cut.into(), seed).grown(tokens, 0)
     }
 
     /// Hashes `tokens`, reusing the blocks of `prev`, a prompt that `tokens` starts with.
@@ -33,9 +56,8 @@ impl Blocks {
     /// of the previous prompt; only blocks that lie wholly inside it are taken over, all others are
     /// hashed. The result equals [`Blocks::compute`] if the first `shared_tokens` tokens are the same.
     pub fn extend_shared(prev: &Self, tokens: &[TokenId], shared_tokens: usize) -> Self {
-        let shared = shared_tokens.min(tokens.len()).checked_div(prev.block_size as usize).unwrap_or(0);
-        let shared = shared.min(prev.local.len());
-        prev.grown(&tokens[shared * prev.block_size as usize..], shared)
+        let shared = prev.cut.blocks(shared_tokens.min(tokens.len())).min(prev.local.len());
+        prev.grown(&tokens[shared * prev.cut.block_size as usize..], shared)
     }
 
     /// Keeps the first `blocks` blocks and hashes `rest`, the tokens that follow these.
@@ -61,22 +83,26 @@ impl Blocks {
         self.sequence.is_empty()
     }
 
-    fn empty(block_size: u32, seed: u64) -> Self {
-        Self { block_size, seed, local: Arc::from([]), sequence: Arc::from([]) }
+    fn empty(cut: Cut, seed: u64) -> Self {
+        Self { cut, seed, local: Arc::from([]), sequence: Arc::from([]) }
     }
 
     /// Keeps the first `shared` blocks and hashes the tokens behind them.
     fn grown(&self, rest: &[TokenId], shared: usize) -> Self {
-        let more = rest.len().checked_div(self.block_size as usize).unwrap_or(0);
+        let more = self.cut.blocks(rest.len());
         if more == 0 && shared == self.local.len() {
             return self.clone();
         }
         let mut local = Vec::with_capacity(shared + more);
         local.extend_from_slice(&self.local[..shared]);
-        extend_block_hashes(&mut local, rest, self.block_size, self.seed);
+        if self.cut.eagle {
+            extend_eagle_block_hashes(&mut local, rest, self.cut.block_size, self.seed);
+        } else {
+            extend_block_hashes(&mut local, rest, self.cut.block_size, self.seed);
+        }
         let mut sequence = Vec::with_capacity(shared + more);
         sequence.extend_from_slice(&self.sequence[..shared]);
         extend_sequence_hashes(&mut sequence, &local[shared..]);
-        Self { block_size: self.block_size, seed: self.seed, local: local.into(), sequence: sequence.into() }
+        Self { cut: self.cut, seed: self.seed, local: local.into(), sequence: sequence.into() }
     }
 }

@@ -34,13 +34,9 @@ pub fn block_hashes(tokens: &[TokenId], block_size: u32, seed: u64) -> Vec<Block
 
 /// Hashes blocks as EAGLE workers do: windows of `block_size + 1` tokens, one every `block_size`.
 pub fn eagle_block_hashes(tokens: &[TokenId], block_size: u32, seed: u64) -> Vec<BlockHash> {
-    let size = block_size as usize;
-    if size == 0 {
-        return Vec::new();
-    }
-    let mut bytes = Vec::with_capacity((size + 1) * 4);
-    let window = |first| tokens.get(first..first + size + 1);
-    (0..).map_while(|block| window(block * size)).map(|w| hash_tokens(w, &[], seed, &mut bytes)).collect()
+    let mut hashes = Vec::new();
+    extend_eagle_block_hashes(&mut hashes, tokens, block_size, seed);
+    hashes
 }
 
 /// Chains block hashes from the start of a prompt.
@@ -73,6 +69,22 @@ pub(crate) fn extend_block_hashes(
     }
     let mut bytes = Vec::with_capacity(size * 4);
     hashes.extend(tokens.chunks_exact(size).map(|block| hash_tokens(block, &[], seed, &mut bytes)));
+}
+
+/// Appends the hashes of the complete windows of `tokens` to `hashes`.
+pub(crate) fn extend_eagle_block_hashes(
+    hashes: &mut Vec<BlockHash>,
+    tokens: &[TokenId],
+    block_size: u32,
+    seed: u64,
+) {
+    let size = block_size as usize;
+    if size == 0 {
+        return;
+    }
+    let mut bytes = Vec::with_capacity((size + 1) * 4);
+    let windows = tokens.windows(size + 1).step_by(size);
+    hashes.extend(windows.map(|window| hash_tokens(window, &[], seed, &mut bytes)));
 }
 
 /// Appends the sequence hashes of `local`, continuing after the last of `hashes`.

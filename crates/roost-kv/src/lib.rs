@@ -16,7 +16,7 @@ mod index;
 mod overlap;
 
 pub use approximate::ApproximateIndex;
-pub use blocks::Blocks;
+pub use blocks::{Blocks, Cut};
 pub use event::{KvEvent, KvEventData, StoredBlock, Tier};
 pub use ids::{BlockHash, EngineHash, SequenceHash, TokenId, WorkerId, WorkerRank};
 pub use index::{Applied, Index, IndexStats};

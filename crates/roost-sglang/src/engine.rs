@@ -119,6 +119,7 @@ fn card(server: &Server, info: &ServerInfo, options: EngineOptions, publishes_kv
         files: options.files,
         context_length: info.context_length,
         kv_block_size: info.block_size,
+        eagle: info.bigram_keys,
         total_kv_blocks: info.max_total_tokens / u64::from(info.block_size),
         max_num_seqs: info.max_running_requests,
         max_num_batched_tokens: info.max_prefill_tokens,

@@ -3,6 +3,7 @@
 mod decode;
 mod follow;
 
+use roost_kv::Cut;
 use roost_worker::KvChanges;
 use roost_zmtp::EventSockets;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +22,7 @@ pub(crate) struct KvSource {
     replay: Option<String>,
     topic: String,
     /// Tokens per block, as prompts are hashed.
-    block_size: u32,
+    cut: Cut,
     gone: CancellationToken,
 }
 
@@ -44,7 +45,7 @@ pub(crate) fn sources(
             endpoint: at(published.port_base, rank)?,
             replay: published.replay_port_base.and_then(|base| at(base, rank)),
             topic: published.topic.clone(),
-            block_size: info.block_size,
+            cut: Cut { block_size: info.block_size, eagle: info.bigram_keys },
             gone: gone.clone(),
         })
     };

@@ -89,6 +89,8 @@ pub struct EngineCard {
     pub context_length: u32,
     /// Tokens per KV block, as in the published events.
     pub kv_block_size: u32,
+    /// The published blocks are hashed together with the token behind them, see [`Cut`](roost_kv::Cut).
+    pub eagle: bool,
     /// KV capacity of each rank, in blocks.
     pub total_kv_blocks: u64,
     /// Sequences that each rank runs at once.

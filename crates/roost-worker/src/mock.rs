@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
+use roost_kv::Cut;
 use roost_wire::message::{EngineOutput, EngineRequest};
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
@@ -76,7 +77,7 @@ impl MockEngine {
             Rank::new(
                 dp_rank,
                 index,
-                config.block_size,
+                Cut { block_size: config.block_size, eagle: config.eagle },
                 config.total_blocks,
                 config.max_num_seqs,
                 load.clone(),
@@ -158,6 +159,7 @@ fn card(config: &MockConfig) -> EngineCard {
         files: config.files.clone(),
         context_length: config.context_length,
         kv_block_size: config.block_size,
+        eagle: config.eagle,
         total_kv_blocks: config.total_blocks as u64,
         max_num_seqs: config.max_num_seqs as u64,
         max_num_batched_tokens: 8192,

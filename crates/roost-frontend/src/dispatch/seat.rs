@@ -116,7 +116,7 @@ impl Request<'_> {
             strict_priority: prepared.strict_priority,
             ..RouteRequest::new(
                 self.progress.isl(),
-                prepared.blocks.block_size,
+                prepared.blocks.cut.block_size,
                 &prepared.blocks.sequence,
                 overlap,
             )

@@ -1,12 +1,13 @@
-//! The size of KV blocks: that of the workers, unless an option says otherwise, and what is lost then.
+//! How prompts are cut into KV blocks: as the workers do it, unless an option gives another size, and what is lost then.
 //!
-//! Workers tell of their cache in blocks of their own size. Prompts cut into blocks of another size never match any of
-//! them, and routing by cache becomes routing by load; nothing but this module would show it.
+//! Workers tell of their cache in blocks of their own. Prompts cut in any other way never match any of them, and routing by cache becomes routing by load; nothing but this module would show it.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use roost_cluster::WorkerInfo;
 use roost_cluster::record::ModelCard;
+use roost_kv::Cut;
 
 use super::Set;
 use crate::config::Route;
@@ -14,25 +15,28 @@ use crate::config::Route;
 /// Tokens per block when neither card nor options say.
 const DEFAULT: u32 = 16;
 
-/// The size, in tokens, of the blocks that prompts for workers of this card are cut into.
-pub(super) fn used(card: &ModelCard, route: &Route) -> u32 {
-    route.block_size.or(card.block_size_tokens()).unwrap_or(DEFAULT)
+/// How prompts for workers of this card are cut.
+pub(super) fn used(card: &ModelCard, route: &Route) -> Cut {
+    let block_size = route.block_size.or(card.block_size_tokens()).unwrap_or(DEFAULT);
+    Cut { block_size, eagle: card.runtime_config.enable_eagle }
 }
 
-/// Whether a worker's events are in vain when prompts are cut into blocks of `used` tokens.
-fn differs(card: &ModelCard, used: u32, route: &Route) -> bool {
+/// Whether a worker's events are in vain when prompts are cut as `used` says.
+fn differs(card: &ModelCard, used: Cut, route: &Route) -> bool {
     let told = route.kv_events && card.runtime_config.kv_event_publishing_enabled;
     // A card that does not say is filled in by the option; without that, the size is a guess.
-    told && card.block_size_tokens().map_or(route.block_size.is_none(), |size| size != used)
+    let resized = card.block_size_tokens().map_or(route.block_size.is_none(), |size| size != used.block_size);
+    told && (resized || card.runtime_config.enable_eagle != used.eagle)
 }
 
 /// Says so once for each card.
-pub(super) fn warn(worker: &Arc<WorkerInfo>, used: u32, route: &Route) {
+pub(super) fn warn(worker: &Arc<WorkerInfo>, used: Cut, route: &Route) {
     let card = &worker.card;
     if !differs(card, used, route) {
         return;
     }
     let model = &card.display_name;
+    let used = used.block_size;
     match card.block_size_tokens() {
         Some(size) => tracing::warn!(
             model,
@@ -51,14 +55,12 @@ pub(super) fn warn(worker: &Arc<WorkerInfo>, used: u32, route: &Route) {
 /// The number of a model's workers whose events are in vain, from the sets that answer and those that compute prompts for
 /// them. Prompts are cut as the set that answers needs it.
 pub(super) fn mismatched(pairs: &[(&Set, Option<&Set>)], route: &Route) -> usize {
-    let mut found: Vec<&Set> = Vec::new();
+    let mut found = HashSet::new();
     for (answering, prefill) in pairs {
         let used = used(&answering.first.card, route);
         let both = std::iter::once(answering).chain(prefill);
-        found.extend(both.copied().filter(|set| differs(&set.first.card, used, route)));
+        let workers = both.flat_map(|set| set.workers.values());
+        found.extend(workers.filter(|worker| differs(&worker.card, used, route)).map(|worker| worker.worker));
     }
-    // One that serves several sets counts once.
-    found.sort_unstable_by_key(|set| std::ptr::from_ref(*set));
-    found.dedup_by_key(|set| std::ptr::from_ref(*set));
-    found.iter().map(|set| set.workers.len()).sum()
+    found.len()
 }

@@ -313,7 +313,7 @@ impl CardFamilies {
             ready: gauge("model_ready", "1 while the model can be served.")?,
             mismatched_pages: r.gauge_vec(
                 Name::Full("roost_kv_block_size_mismatched_workers"),
-                "Workers whose KV events are in vain: their blocks have another size than prompts are cut into.",
+                "Workers whose KV events are in vain: their blocks have another size than prompts are cut into, or are hashed another way (EAGLE).",
                 &["model"],
             )?,
         })

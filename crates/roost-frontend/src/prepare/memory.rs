@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use roost_kv::Blocks;
+use roost_kv::{Blocks, Cut};
 use roost_openai::Familiar;
 use roost_template::{ChatTemplate, RenderError, RenderInput, Trace, Turn as TemplateTurn};
 use roost_tokenizer::{Fingerprinter, Segment, SegmentCache, Tokenizer, without_nul};
@@ -70,8 +70,8 @@ pub struct PromptRequest<'a> {
     pub recalled: Option<Recalled>,
     /// What is rendered.
     pub input: RenderInput<'a>,
-    /// Tokens per KV block.
-    pub block_size: u32,
+    /// How the workers cut prompts into blocks.
+    pub cut: Cut,
     /// Seed of the block hashes.
     pub seed: u64,
 }
@@ -266,21 +266,20 @@ impl PromptMemory {
         };
         trace.set_resumable(ids.resumable());
         let tokenized = Instant::now();
-        let same_hashes =
-            |turn: &Turn| turn.blocks.block_size == request.block_size && turn.blocks.seed == request.seed;
+        let same_hashes = |turn: &Turn| turn.blocks.cut == request.cut && turn.blocks.seed == request.seed;
         let last_ids;
         let blocks = match kept {
             Some((turn, _)) if same_hashes(turn) => {
-                let block = request.block_size as usize;
-                let whole = reused_tokens.checked_div(block).unwrap_or(0).min(turn.blocks.len());
-                let rest = ids.from(whole * block, reused_tokens, &encoded.ids);
+                let whole = request.cut.blocks(reused_tokens).min(turn.blocks.len());
+                let first = whole * request.cut.block_size as usize;
+                let rest = ids.from(first, reused_tokens, &encoded.ids);
                 let blocks = Blocks::extend_behind(&turn.blocks, whole, &rest);
                 last_ids = rest;
                 blocks
             }
             _ => {
                 last_ids = ids.from(0, reused_tokens, &encoded.ids);
-                Blocks::compute(&last_ids, request.block_size, request.seed)
+                Blocks::compute(&last_ids, request.cut, request.seed)
             }
         };
         let hashed = HashedPrompt {
@@ -348,7 +347,7 @@ pub(crate) fn guarded(
     let rendered = Instant::now();
     let ids = request.tokenizer.encode_guarded(&without_nul(&prompt.text), guard)?;
     let tokenizing = rendered.elapsed();
-    let blocks = Blocks::compute(&ids, request.block_size, request.seed);
+    let blocks = Blocks::compute(&ids, request.cut, request.seed);
     let ids = PromptTokens::packed(PackedIds::new(&ids), &ids);
     Ok(HashedPrompt { ids, blocks, reused_tokens: 0, rendering: rendered - started, tokenizing })
 }
@@ -368,7 +367,7 @@ fn fresh(request: &PromptRequest<'_>) -> Result<HashedPrompt, PromptError> {
         }
     };
     let tokenizing = rendered.elapsed();
-    let blocks = Blocks::compute(&ids, request.block_size, request.seed);
+    let blocks = Blocks::compute(&ids, request.cut, request.seed);
     let ids = PromptTokens::packed(PackedIds::new(&ids), &ids);
     Ok(HashedPrompt { ids, blocks, reused_tokens: 0, rendering: rendered - started, tokenizing })
 }

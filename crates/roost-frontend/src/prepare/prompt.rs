@@ -49,7 +49,7 @@ pub(super) fn with_prompt(
             response_format: request.response_format.as_ref().map(Raw::as_str),
             ..RenderInput::new(request.messages.as_str(), SystemTime::now())
         },
-        block_size: model.block_size,
+        cut: model.cut,
         seed: hash::seed(None, salt(session, &request.generation)),
     });
     prompt.map_err(|error| match error {

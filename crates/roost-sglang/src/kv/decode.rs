@@ -2,7 +2,7 @@
 
 mod wire;
 
-use roost_kv::{EngineHash, KvEventData, StoredBlock, Tier, hash};
+use roost_kv::{Blocks, Cut, EngineHash, KvEventData, StoredBlock, Tier, hash};
 use roost_worker::KvChange;
 
 use wire::{Batch, Event, Medium, Stored};
@@ -12,16 +12,16 @@ use wire::{Batch, Event, Medium, Stored};
 ///
 /// # Errors
 /// It is no batch.
-pub(super) fn batch(payload: &[u8], block_size: u32) -> Result<Vec<KvChange>, rmp_serde::decode::Error> {
+pub(super) fn batch(payload: &[u8], cut: Cut) -> Result<Vec<KvChange>, rmp_serde::decode::Error> {
     let batch: Batch = rmp_serde::from_slice(payload)?;
-    Ok(batch.events.into_iter().filter_map(|event| change(event, block_size)).collect())
+    Ok(batch.events.into_iter().filter_map(|event| change(event, cut)).collect())
 }
 
-fn change(event: Event, block_size: u32) -> Option<KvChange> {
+fn change(event: Event, cut: Cut) -> Option<KvChange> {
     match event {
         Event::Stored(stored) => {
             let tier = tier(stored.medium.as_ref())?;
-            Some(KvChange { tier, data: stored_data(stored, block_size)? })
+            Some(KvChange { tier, data: stored_data(stored, cut)? })
         }
         Event::Removed { hashes, medium } => {
             Some(KvChange { tier: tier(medium.as_ref())?, data: KvEventData::Removed { blocks: hashes } })
@@ -32,19 +32,21 @@ fn change(event: Event, block_size: u32) -> Option<KvChange> {
 }
 
 /// Blocks by their content: the engine's hashes are names only, and differ between engines and versions.
-fn stored_data(stored: Stored, block_size: u32) -> Option<KvEventData> {
+fn stored_data(stored: Stored, cut: Cut) -> Option<KvEventData> {
     let names = stored.hashes;
+    let mut tokens = stored.tokens.ids;
     let of_adapter = stored.lora_id.is_some_and(|id| id != 0) && stored.lora_name.is_none();
-    if stored.block_size != block_size
-        || stored.tokens.len() != names.len() * block_size as usize
-        || of_adapter
-    {
+    let is_whole = tokens.len() == names.len() * cut.block_size as usize;
+    if stored.block_size != cut.block_size || !is_whole || of_adapter {
         return None;
     }
+    if cut.eagle {
+        tokens.extend(stored.tokens.behind);
+    }
     let seed = hash::seed(stored.lora_name.as_deref(), stored.cache_salt.as_deref());
-    let contents = hash::block_hashes(&stored.tokens, block_size, seed);
-    let blocks =
-        names.into_iter().zip(contents).map(|(engine, local)| StoredBlock { engine, local }).collect();
+    let contents = Blocks::compute(&tokens, cut, seed);
+    let blocks = names.into_iter().zip(&*contents.local);
+    let blocks = blocks.map(|(engine, &local)| StoredBlock { engine, local }).collect();
     Some(KvEventData::Stored { parent: stored.parent, blocks })
 }
 

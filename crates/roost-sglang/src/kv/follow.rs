@@ -166,7 +166,7 @@ impl Follower {
 
     fn apply(&mut self, message: &Message) {
         self.order.applied(message.number, &message.payload);
-        match decode::batch(&message.payload, self.source.block_size) {
+        match decode::batch(&message.payload, self.source.cut) {
             Ok(changes) => self.ready.extend(changes),
             Err(error) => {
                 // Whatever it said is missing now.

@@ -24,6 +24,8 @@ pub struct MockConfig {
     pub context_length: u32,
     /// Tokens per KV block, at least 1.
     pub block_size: u32,
+    /// KV blocks are those of an engine with EAGLE speculation, see [`Cut`](roost_kv::Cut).
+    pub eagle: bool,
     /// KV capacity of each rank, in blocks.
     pub total_blocks: usize,
     /// Requests that each rank runs at once; the others wait.
@@ -141,6 +143,7 @@ impl MockConfig {
             role: Role::Aggregated,
             context_length: 262_144,
             block_size: 64,
+            eagle: false,
             total_blocks: 16_384,
             max_num_seqs: 256,
             dp_start_rank: 0,

@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use parking_lot::Mutex;
-use roost_kv::hash::{block_hashes, next_sequence_hash};
-use roost_kv::{Blocks, EngineHash, SequenceHash, StoredBlock};
+use roost_kv::hash::next_sequence_hash;
+use roost_kv::{Blocks, Cut, EngineHash, SequenceHash, StoredBlock};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, SemaphorePermit, watch};
 
 use super::kv_log::KvLog;
@@ -23,7 +23,7 @@ pub(super) struct Rank {
     dp_rank: u32,
     /// Position in the load list.
     index: usize,
-    block_size: usize,
+    cut: Cut,
     state: Mutex<State>,
     /// Sequences that may run.
     slots: Arc<Semaphore>,
@@ -47,7 +47,7 @@ impl Rank {
     pub(super) fn new(
         dp_rank: u32,
         index: usize,
-        block_size: u32,
+        cut: Cut,
         total_blocks: usize,
         max_num_seqs: usize,
         load: watch::Sender<Vec<RankLoad>>,
@@ -62,7 +62,7 @@ impl Rank {
         Arc::new(Self {
             dp_rank,
             index,
-            block_size: block_size as usize,
+            cut,
             state: Mutex::new(state),
             slots: Arc::new(Semaphore::new(max_num_seqs)),
             prefill: Semaphore::new(1),
@@ -80,19 +80,19 @@ impl Rank {
         seed: u64,
         output_tokens: usize,
     ) -> Result<Sequence, EngineError> {
-        let block_size = self.block_size as u32;
-        let blocks = Blocks::compute(prompt, block_size, seed);
-        let total = (prompt.len() + output_tokens).div_ceil(self.block_size);
+        let block_size = self.cut.block_size as usize;
+        let blocks = Blocks::compute(prompt, self.cut, seed);
+        let total = (prompt.len() + output_tokens).div_ceil(block_size);
         let mut state = self.state.lock();
         if total > state.cache.capacity() {
             return Err(EngineError::InvalidRequest(format!(
                 "requested token count exceeds the KV capacity: {} tokens in the prompt and {output_tokens} to \
                  generate, {} at most",
                 prompt.len(),
-                state.cache.capacity() * self.block_size
+                state.cache.capacity() * block_size
             )));
         }
-        let tail = prompt[blocks.len() * self.block_size..].to_vec();
+        let tail = prompt[blocks.len() * block_size..].to_vec();
         let chain: Vec<StoredBlock> = blocks
             .local
             .iter()
@@ -190,7 +190,7 @@ impl Sequence {
                 let mut removed = Vec::new();
                 if let Ok(admission) = state.cache.admit(&self.chain, self.extra_blocks, &mut removed) {
                     state.log.push_removed(removed);
-                    self.cached_tokens = admission.held_pages() * rank.block_size;
+                    self.cached_tokens = admission.held_pages() * rank.cut.block_size as usize;
                     let uncached = (self.prompt_tokens - self.cached_tokens) as u64;
                     state.prefill_tokens = state.prefill_tokens - self.pending_prefill + uncached;
                     state.waiting -= 1;
@@ -227,11 +227,14 @@ impl Sequence {
         self.cached_tokens
     }
 
-    /// Full blocks of what was generated. The last token was sampled but never computed: it has no KV.
+    /// Full blocks of what was generated. The last token was sampled but never computed: it has no KV, and can only be
+    /// the one behind a block.
     fn chain_generated(&mut self) {
-        self.tail.pop();
+        if !self.rank.cut.eagle {
+            self.tail.pop();
+        }
         let mut parent = self.chain.last().map(|block| SequenceHash(block.engine.0));
-        for local in block_hashes(&self.tail, self.rank.block_size as u32, self.seed) {
+        for &local in &*Blocks::compute(&self.tail, self.rank.cut, self.seed).local {
             let name = next_sequence_hash(parent, local);
             self.chain.push(block(local, name));
             parent = Some(name);

@@ -132,7 +132,7 @@ pub(super) fn model_card(card: &EngineCard, files: &[ReadFile], publishing: Publ
                 bootstrap_host: Some(server.host.clone()),
                 bootstrap_port: Some(server.port),
             }),
-            enable_eagle: false,
+            enable_eagle: card.eagle,
             runtime_data: card.runtime_data.clone(),
             other: tool_call_output().into_iter().chain(card.runtime_config.clone()).collect(),
         },

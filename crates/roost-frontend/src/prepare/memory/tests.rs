@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use roost_kv::hash;
+use roost_kv::{Cut, hash};
 use roost_openai::{ChatRequest, FieldPolicy};
 use roost_template::{DeepSeekStyle, TemplateFiles};
 use roost_tokenizer::Backend;
@@ -53,7 +53,7 @@ impl Model {
             messages_at: 0,
             recalled: None,
             input: RenderInput::new(messages, SystemTime::UNIX_EPOCH),
-            block_size: 16,
+            cut: 16.into(),
             seed: hash::BASE_SEED,
         }
     }
@@ -180,13 +180,32 @@ fn what_is_not_a_continuation_is_made_anew() {
     other_seed.seed = 7;
     check(&memory, &other_seed);
     let mut other_blocks = model.request(Some("child"), &list);
-    other_blocks.block_size = 32;
+    other_blocks.cut = 32.into();
+    check(&memory, &other_blocks);
+    other_blocks.cut = Cut { block_size: 32, eagle: true };
     check(&memory, &other_blocks);
     let mut other_model = model.request(Some("s"), &list);
     other_model.model = "n";
     assert_eq!(check(&memory, &other_model).reused_tokens, 0);
     memory.forget("m", "t");
     assert_eq!(check(&memory, &model.request(Some("t"), &list)).reused_tokens, 0);
+}
+
+#[test]
+fn prompts_for_eagle_workers_grow_block_by_block() {
+    let (model, memory) = (Model::tiny(), PromptMemory::new(MemoryConfig::default()));
+    let mut messages = vec![user("one")];
+    // Small blocks, so that turns end at every place of a block.
+    let cut = Cut { block_size: 3, eagle: true };
+    for number in 0..20 {
+        let list = json!(messages).to_string();
+        let request = PromptRequest { cut, ..model.request(Some("s"), &list) };
+        let prompt = check(&memory, &request);
+        assert!(number == 0 || prompt.reused_tokens > 0);
+        assert_eq!(*prompt.blocks.local, *hash::eagle_block_hashes(&prompt.ids, 3, hash::BASE_SEED));
+        messages.extend(turn(number));
+        messages.last_mut().unwrap()["content"] = "x".repeat(number + 1).into();
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn captured_batches_say_what_the_engine_said() {
         "pd.prefill.kv_events.json",
     ] {
         for (payload, said) in captured(name) {
-            let changes = batch(&payload, 16).unwrap();
+            let changes = batch(&payload, 16.into()).unwrap();
             let events = said[1].as_array().unwrap();
             assert_eq!(changes.len(), events.len(), "{name}: {said}");
             for (change, event) in changes.iter().zip(events) {
@@ -68,7 +68,7 @@ fn a_captured_prompt_is_found_again() {
             let ids = event["token_ids"].as_array().into_iter().flatten();
             prompt.extend(ids.map(|id| id.as_u64().unwrap() as u32));
         }
-        for KvChange { tier, data } in batch(&payload, 16).unwrap() {
+        for KvChange { tier, data } in batch(&payload, 16.into()).unwrap() {
             index.apply(&KvEvent { event_id: number as u64, rank, tier, data });
         }
     }
@@ -88,7 +88,7 @@ fn arrays_bytes_pairs_and_salts() {
     let tokens: Vec<u32> = (0..4).collect();
     let bytes = serde_bytes(&[1, 2, 3, 4, 5, 6, 7, 8, 9]);
     let positional = ("BlockStored", [bytes], None::<i64>, &tokens, 4, None::<i64>, "CPU_PINNED");
-    let changes = batch(&pack(&(1.5, [positional], 0)), 4).unwrap();
+    let changes = batch(&pack(&(1.5, [positional], 0)), 4.into()).unwrap();
     let KvEventData::Stored { parent: None, blocks } = &changes[0].data else { panic!("{changes:?}") };
     assert_eq!(changes[0].tier, Tier::Host);
     assert_eq!(blocks[0].engine, EngineHash(0x0102_0304_0506_0708));
@@ -100,16 +100,19 @@ fn arrays_bytes_pairs_and_salts() {
         "block_hashes": [-1], "parent_block_hash": 5, "token_ids": pairs, "block_size": 4, "lora_id": null,
         "type": "BlockStored", "future": {"x": [1]},
     });
-    let changes = batch(&pack(&(1.5, [event.clone()], 0, "more")), 4).unwrap();
-    let KvEventData::Stored { parent, blocks } = &changes[0].data else { panic!("{changes:?}") };
-    assert_eq!(
-        (*parent, blocks[0].engine, blocks[0].local),
-        (Some(EngineHash(5)), EngineHash(u64::MAX), plain[0])
-    );
+    let eagle = hash::eagle_block_hashes(&[0, 1, 2, 3, 4], 4, hash::seed(None, None));
+    for (cut, local) in [(4.into(), plain[0]), (Cut { block_size: 4, eagle: true }, eagle[0])] {
+        let changes = batch(&pack(&(1.5, [event.clone()], 0, "more")), cut).unwrap();
+        let KvEventData::Stored { parent, blocks } = &changes[0].data else { panic!("{changes:?}") };
+        assert_eq!(
+            (*parent, blocks[0].engine, blocks[0].local),
+            (Some(EngineHash(5)), EngineHash(u64::MAX), local)
+        );
+    }
 
     let mut salted = event;
     salted["cache_salt"] = "s".into();
-    let changes = batch(&pack(&(1.5, [salted.clone()])), 4).unwrap();
+    let changes = batch(&pack(&(1.5, [salted.clone()])), 4.into()).unwrap();
     let KvEventData::Stored { blocks, .. } = &changes[0].data else { panic!("{changes:?}") };
     assert_eq!(blocks[0].local, hash::block_hashes(&tokens, 4, hash::seed(None, Some("s")))[0]);
 
@@ -117,7 +120,7 @@ fn arrays_bytes_pairs_and_salts() {
     let without = |key: &str, value: Value| {
         let mut event = salted.clone();
         event[key] = value;
-        batch(&pack(&(1.5, [event])), 4).unwrap()
+        batch(&pack(&(1.5, [event])), 4.into()).unwrap()
     };
     assert!(without("block_size", 8.into()).is_empty());
     assert!(without("lora_id", 3.into()).is_empty());
@@ -150,7 +153,11 @@ fn damaged_payloads_are_errors() {
             bytes[at] = random.u8(..);
         }
         bytes.truncate(random.usize(..=bytes.len()));
-        let _either = batch(&bytes, 16);
+        let _either = batch(&bytes, 16.into());
     }
-    assert!(batch(b"", 16).is_err() && batch(b"\x90", 16).is_err() && batch(b"\x91\x01", 16).is_err());
+    assert!(
+        batch(b"", 16.into()).is_err()
+            && batch(b"\x90", 16.into()).is_err()
+            && batch(b"\x91\x01", 16.into()).is_err()
+    );
 }

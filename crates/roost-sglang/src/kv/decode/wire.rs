@@ -28,7 +28,7 @@ pub(super) enum Event {
 pub(super) struct Stored {
     pub(super) hashes: Vec<EngineHash>,
     pub(super) parent: Option<EngineHash>,
-    pub(super) tokens: Vec<u32>,
+    pub(super) tokens: Tokens,
     pub(super) block_size: u32,
     pub(super) lora_id: Option<i64>,
     pub(super) lora_name: Option<String>,
@@ -65,18 +65,27 @@ impl Parts {
     }
 }
 
+/// The ids of a stored event.
+#[derive(Default)]
+pub(super) struct Tokens {
+    /// One for each token of the blocks.
+    pub(super) ids: Vec<u32>,
+    /// The token behind them, where speculation keys blocks by pairs of tokens.
+    pub(super) behind: Option<u32>,
+}
+
 struct Hash(EngineHash);
 
-/// A token, or the first of a pair where speculation keys blocks by pairs: the prompts that share the pairs of a block
-/// share its tokens.
-struct Token(u32);
+/// A token, and the one behind it where blocks are keyed by pairs.
+struct Token(u32, Option<u32>);
 
 fn hashes(list: Vec<Hash>) -> Vec<EngineHash> {
     list.into_iter().map(|hash| hash.0).collect()
 }
 
-fn tokens(list: Vec<Token>) -> Vec<u32> {
-    list.into_iter().map(|token| token.0).collect()
+fn tokens(list: Vec<Token>) -> Tokens {
+    let behind = list.last().and_then(|token| token.1);
+    Tokens { ids: list.into_iter().map(|token| token.0).collect(), behind }
 }
 
 impl<'de> Deserialize<'de> for Batch {
@@ -209,17 +218,18 @@ impl<'de> Deserialize<'de> for Token {
             }
 
             fn visit_u64<E: de::Error>(self, id: u64) -> Result<Token, E> {
-                u32::try_from(id).map(Token).map_err(|_| E::custom("a token id above 32 bits"))
+                u32::try_from(id).map(|id| Token(id, None)).map_err(|_| E::custom("a token id above 32 bits"))
             }
 
             fn visit_i64<E: de::Error>(self, id: i64) -> Result<Token, E> {
-                u32::try_from(id).map(Token).map_err(|_| E::custom("a negative token id"))
+                u32::try_from(id).map(|id| Token(id, None)).map_err(|_| E::custom("a negative token id"))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut pair: A) -> Result<Token, A::Error> {
                 let first = pair.next_element()?.ok_or_else(|| de::Error::invalid_length(0, &self))?;
+                let second = pair.next_element()?;
                 while pair.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(Token(first))
+                Ok(Token(first, second))
             }
         }
         deserializer.deserialize_any(TokenVisitor)

@@ -60,7 +60,7 @@ fn follower(engine: &Engine, replay: Option<&Router>) -> Follower {
         endpoint: format!("tcp://{}", engine.live.address()),
         replay: replay.map(|router| format!("tcp://{}", router.address)),
         topic: "kv".into(),
-        block_size: 4,
+        cut: 4.into(),
         gone: CancellationToken::new(),
     })
 }
