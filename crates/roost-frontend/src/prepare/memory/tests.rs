@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
+mod eagle;
+
 struct Model {
     template: ChatTemplate,
     tokenizer: Tokenizer,
@@ -189,23 +191,6 @@ fn what_is_not_a_continuation_is_made_anew() {
     assert_eq!(check(&memory, &other_model).reused_tokens, 0);
     memory.forget("m", "t");
     assert_eq!(check(&memory, &model.request(Some("t"), &list)).reused_tokens, 0);
-}
-
-#[test]
-fn prompts_for_eagle_workers_grow_block_by_block() {
-    let (model, memory) = (Model::tiny(), PromptMemory::new(MemoryConfig::default()));
-    let mut messages = vec![user("one")];
-    // Small blocks, so that turns end at every place of a block.
-    let cut = Cut { block_size: 3, eagle: true };
-    for number in 0..20 {
-        let list = json!(messages).to_string();
-        let request = PromptRequest { cut, ..model.request(Some("s"), &list) };
-        let prompt = check(&memory, &request);
-        assert!(number == 0 || prompt.reused_tokens > 0);
-        assert_eq!(*prompt.blocks.local, *hash::eagle_block_hashes(&prompt.ids, 3, hash::BASE_SEED));
-        messages.extend(turn(number));
-        messages.last_mut().unwrap()["content"] = "x".repeat(number + 1).into();
-    }
 }
 
 #[test]
