@@ -47,11 +47,11 @@ pub use reference::{configuration_file, options_document};
 pub use replay::{OptionSet, Replay};
 pub use serve::{
     AffinityMode, AffinityOptions, BusyThresholds, CostOptions, DiscoveryBackend, DiscoveryOptions,
-    DoorOptions, ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, KeyOptions,
-    KubernetesOptions, LimitOptions, LocalPrefillOptions, LocalPrefillPolicy, LogFormat, LogOptions,
-    MetricsOptions, ModelOptions, NamespaceFilter, NatsOptions, PathOptions, PlaneOptions, PlaneTls,
-    ProcessOptions, QueueOptions, QueuePolicy, ReasoningField, ReliabilityOptions, RouterMode, RouterOptions,
-    Serve, SglangOptions, TokenizerBackend, TokenizerOptions,
+    DoorOptions, ErrorShape, EtcdOptions, EventOptions, FederationOptions, HistogramRange, HttpOptions,
+    KeyOptions, KubernetesOptions, LimitOptions, LocalPrefillOptions, LocalPrefillPolicy, LogFormat,
+    LogOptions, MetricsOptions, ModelOptions, NamespaceFilter, NatsOptions, PathOptions, PlaneOptions,
+    PlaneTls, ProcessOptions, QueueOptions, QueuePolicy, ReasoningField, ReliabilityOptions, RouterMode,
+    RouterOptions, Serve, SglangOptions, TokenizerBackend, TokenizerOptions,
 };
 pub use spec::{CommandSpec, Kind, OptionSpec, Section, Status, TimeUnit};
 pub use worker::Worker;

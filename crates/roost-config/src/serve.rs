@@ -526,6 +526,15 @@ pub enum TokenizerBackend {
     Default,
 }
 
+/// Metrics of workers on our own page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FederationOptions {
+    /// Addresses, as written.
+    pub servers: Vec<String>,
+    /// Pause between two fetches.
+    pub interval: Duration,
+}
+
 /// Names and buckets on `/metrics`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricsOptions {
@@ -541,6 +550,8 @@ pub struct MetricsOptions {
     pub time_to_first_token: Option<HistogramRange>,
     /// Buckets of the inter-token latency, seconds.
     pub inter_token_latency: Option<HistogramRange>,
+    /// Whose families are shown as well.
+    pub federation: FederationOptions,
 }
 
 /// Bounds of a logarithmic set of buckets, as Dynamo's variables describe it.

@@ -115,6 +115,12 @@ impl Values {
         text.lines().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned).collect()
     }
 
+    /// The words of an option; commas separate them as well.
+    pub(crate) fn words(&self, name: &str) -> Vec<String> {
+        let text = self.text(name).unwrap_or_default();
+        text.split([' ', ',', '\n', '\t']).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    }
+
     pub(crate) fn required_text(&self, name: &str) -> String {
         self.text(name).expect("an option with a default always has a value")
     }

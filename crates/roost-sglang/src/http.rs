@@ -124,6 +124,20 @@ impl Server {
         })
     }
 
+    /// The text of `/metrics`.
+    ///
+    /// # Errors
+    /// There is none, not in time, or it is no text.
+    pub async fn metrics(&self, limit: Duration) -> Result<String, HttpError> {
+        const PATH: &str = "/metrics";
+        let page = self.small(Method::GET, PATH, Bytes::new(), limit).await?;
+        String::from_utf8(page.into()).map_err(|error| HttpError::Shape {
+            url: self.url.clone(),
+            path: PATH,
+            reason: error.to_string(),
+        })
+    }
+
     /// A small answer, which is a success.
     pub(crate) async fn small(
         &self,

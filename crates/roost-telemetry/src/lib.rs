@@ -2,8 +2,10 @@
 
 pub mod buckets;
 mod error;
+mod federation;
 pub mod logging;
 mod registry;
 
 pub use error::Error;
+pub use federation::{Federation, MAX_PAGE_BYTES, MAX_SERIES, Refused};
 pub use registry::{Family, Kind, Name, Registry};

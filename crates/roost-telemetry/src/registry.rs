@@ -10,7 +10,7 @@ use prometheus::{
     IntGauge, IntGaugeVec, Opts, TextEncoder, core::Collector,
 };
 
-use crate::Error;
+use crate::{Error, Federation};
 
 /// Prefix of the frontend's families unless another is chosen.
 const DEFAULT_PREFIX: &str = "dynamo_frontend";
@@ -58,6 +58,7 @@ pub struct Registry {
     inner: prometheus::Registry,
     prefix: Arc<str>,
     families: Arc<Mutex<BTreeMap<String, Family>>>,
+    federation: Option<Federation>,
 }
 
 impl Default for Registry {
@@ -82,6 +83,7 @@ impl Registry {
             inner: prometheus::Registry::new(),
             prefix: prefix.trim_end_matches('_').chars().enumerate().map(valid).collect::<String>().into(),
             families: Arc::default(),
+            federation: None,
         }
     }
 
@@ -188,12 +190,20 @@ impl Registry {
         Ok(())
     }
 
+    /// Shows the pages of other processes behind our own families. For this handle and its later clones.
+    pub fn federate(&mut self, federation: Federation) {
+        self.federation = Some(federation);
+    }
+
     /// Appends every family that has a series, in the text format 0.0.4.
     pub fn encode_into(&self, buffer: &mut Vec<u8>) {
         let families = self.inner.gather();
         TextEncoder::new()
             .encode(&families, buffer)
             .expect("a vector takes every byte and every family has a name");
+        if let Some(federation) = &self.federation {
+            federation.encode_into(buffer);
+        }
     }
 
     /// Every family that has a series, in the text format 0.0.4.

@@ -9,6 +9,7 @@ mod exchange;
 #[cfg(test)]
 mod exits;
 mod explain;
+mod federation;
 mod fleet;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
 use crate::store::Store;
-use crate::{banner, descriptors, listeners, nats, settings, sglang, signals};
+use crate::{banner, descriptors, federation, listeners, nats, settings, sglang, signals};
 
 /// Longest wait for the removal of this frontend's own records.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -101,7 +101,8 @@ pub(crate) async fn start(
             (Some(hosted), updates)
         }
     };
-    let registry = Registry::new(&options.metrics.prefix);
+    let mut registry = Registry::new(&options.metrics.prefix);
+    federation::start(&options.metrics.federation, &mut registry, &stop_cluster)?;
     registry.build_info(env!("CARGO_PKG_VERSION"))?;
     let metrics = Metrics::new(&registry, &crate::settings::metrics(&options.metrics))?;
     let frontend = Frontend::new(

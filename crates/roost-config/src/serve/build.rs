@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::local_prefill;
 use super::{
     AffinityMode, AffinityOptions, BusyThresholds, CostOptions, DiscoveryBackend, DiscoveryOptions,
-    DoorOptions, ErrorShape, EtcdOptions, EventOptions, HistogramRange, HttpOptions, KubernetesOptions,
-    LimitOptions, LocalPrefillOptions, LogFormat, LogOptions, MetricsOptions, ModelOptions, NamespaceFilter,
-    NatsOptions, PathOptions, PlaneOptions, PlaneTls, ProcessOptions, QueueOptions, QueuePolicy,
-    ReasoningField, ReliabilityOptions, RouterMode, RouterOptions, Serve, SglangOptions, TokenizerBackend,
-    TokenizerOptions, routes, sglang,
+    DoorOptions, ErrorShape, EtcdOptions, EventOptions, FederationOptions, HistogramRange, HttpOptions,
+    KubernetesOptions, LimitOptions, LocalPrefillOptions, LogFormat, LogOptions, MetricsOptions,
+    ModelOptions, NamespaceFilter, NatsOptions, PathOptions, PlaneOptions, PlaneTls, ProcessOptions,
+    QueueOptions, QueuePolicy, ReasoningField, ReliabilityOptions, RouterMode, RouterOptions, Serve,
+    SglangOptions, TokenizerBackend, TokenizerOptions, routes, sglang,
 };
 use crate::{effective::Effective, problem::Problem, resolve::Resolved, value::Value, values::Values};
 
@@ -393,6 +393,10 @@ fn metrics(values: &Values) -> MetricsOptions {
     let [request_duration, input_sequence, output_sequence, time_to_first_token, inter_token_latency] =
         RANGES.map(range);
     MetricsOptions {
+        federation: FederationOptions {
+            servers: values.words("metrics-federate"),
+            interval: values.duration("metrics-federate-interval-secs"),
+        },
         prefix: values.required_text("metrics-prefix"),
         request_duration,
         input_sequence,

@@ -30,21 +30,17 @@ const SOURCES: [&str; 4] = ["sglang", "sglang-prefill", "sglang-decode", "sglang
 impl SglangOptions {
     /// `None` when no server was named: workers are discovered then.
     pub(super) fn of(values: &Values) -> Option<Self> {
-        let words = |name: &str| -> Vec<String> {
-            let text = values.text(name).unwrap_or_default();
-            text.split([' ', ',', '\n', '\t']).filter(|word| !word.is_empty()).map(str::to_owned).collect()
-        };
         let mut prefill: Vec<(String, Option<u16>)> = Vec::new();
-        for word in words("sglang-prefill") {
+        for word in values.words("sglang-prefill") {
             match (word.parse(), prefill.last_mut()) {
                 (Ok(port), Some((_, bootstrap @ None))) => *bootstrap = Some(port),
                 _ => prefill.push((word, None)),
             }
         }
         let options = SglangOptions {
-            aggregated: words("sglang"),
+            aggregated: values.words("sglang"),
             prefill,
-            decode: words("sglang-decode"),
+            decode: values.words("sglang-decode"),
             file: values.path("sglang-file"),
             api_key: values.text("sglang-api-key"),
             probe_interval: values.duration("sglang-probe-interval-ms"),

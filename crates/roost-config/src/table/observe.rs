@@ -1,7 +1,7 @@
 //! Metrics and logs.
 
 use super::NOT_AVAILABLE;
-use crate::spec::{Kind, OptionSpec, choice, integer, number, option};
+use crate::spec::{Kind, OptionSpec, choice, integer, number, option, seconds};
 
 pub(crate) static METRICS: &[OptionSpec] = &[
     option(
@@ -11,6 +11,18 @@ pub(crate) static METRICS: &[OptionSpec] = &[
     )
     .env(&["DYN_METRICS_PREFIX"])
     .default("dynamo_frontend"),
+    option(
+        "metrics-federate",
+        Kind::Words,
+        "Workers whose `sglang:*` families are shown on our page under their own names, with a label `worker`: \
+         `http://HOST:PORT`, an SGLang server or the system port of a Dynamo worker.",
+    ),
+    option(
+        "metrics-federate-interval-secs",
+        seconds(1.0, 3600.0),
+        "Pause between two fetches of their pages. A page of more than 4 MiB or 20,000 series is not shown.",
+    )
+    .default("5"),
     option(
         "metrics-request-duration-min",
         number(1e-9, 1e15),
