@@ -19,8 +19,9 @@ use roost_benches::hot::HotPath;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// By how much a path may exceed its budget. Random keys of hash tables and fingerprints make for one or two per cent.
-const MARGIN: f64 = 0.10;
+/// How far above its budget a path may be. Libraries choose their routines for copying and searching by the processor, so that
+/// another machine counts a few per cent more or less; work that is done twice is far beyond this.
+const MARGIN: f64 = 0.25;
 
 fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
