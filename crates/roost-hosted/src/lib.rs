@@ -26,7 +26,7 @@ use member::Setting;
 use roster::Roster;
 
 pub use members::{Named, Part, listed};
-pub use model::{files, watch_for};
+pub use model::{files, watch_for, watch_over};
 
 /// Which servers there are, and how they are looked after.
 #[derive(Debug, Clone)]

@@ -9,7 +9,7 @@ use futures_util::StreamExt as _;
 use roost_cluster::record::{CardRecord, InstanceRecord, TransportAddress, instance_path};
 use roost_cluster::{Discovery, EndpointId, Registration, Update, WorkerRecords};
 use roost_kv::{KvEvent, WorkerId, WorkerRank};
-use roost_sglang::{EngineOptions, Health, HealthConfig, Probe, Server, ServerInfo, SglangEngine};
+use roost_sglang::{EngineOptions, Probe, Server, ServerInfo, SglangEngine};
 use roost_worker::{Engine, KvChange};
 use tokio_util::sync::CancellationToken;
 
@@ -145,14 +145,9 @@ impl Joined<'_> {
 
     /// Resolves when the server is not to be used any more.
     async fn watch(&self) -> Left {
-        let mut health = Health::new(HealthConfig::default());
-        loop {
-            tokio::time::sleep(self.setting.probe_interval).await;
-            let probe = health.probe(self.engine.server()).await;
-            if !health.observe(probe) {
-                tracing::warn!(server = %self.engine.server().url(), ?probe, "this SGLang server is not used any more");
-                return if probe == Probe::NotReady { Left::Leaving } else { Left::Gone };
-            }
+        match model::watch_over(self.engine.server(), self.setting.probe_interval).await {
+            Probe::NotReady => Left::Leaving,
+            _ => Left::Gone,
         }
     }
 

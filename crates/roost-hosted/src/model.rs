@@ -55,6 +55,19 @@ fn readable(path: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
+/// Looks at a server that is in use; resolves with the last look when it is not to be used any more. Cancel safe.
+pub async fn watch_over(server: &Server, interval: Duration) -> Probe {
+    let mut health = Health::new(HealthConfig::default());
+    loop {
+        tokio::time::sleep(interval).await;
+        let probe = health.probe(server).await;
+        if !health.observe(probe) {
+            tracing::warn!(server = %server.url(), ?probe, "this SGLang server is not used any more");
+            return probe;
+        }
+    }
+}
+
 /// Waits until a server is ready and has told of itself. Complains once for each new reason. Cancel safe.
 pub async fn watch_for(server: &Server, interval: Duration) -> ServerInfo {
     let health = Health::new(HealthConfig::default());

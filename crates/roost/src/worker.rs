@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use roost_cluster::NatsClient;
 use roost_config::{ProcessOptions, Worker};
-use roost_sglang::{EngineOptions, Health, HealthConfig, Probe, Server, ServerUrl, SglangEngine};
+use roost_sglang::{EngineOptions, Probe, Server, ServerUrl, SglangEngine};
 use roost_wire::Transport;
 use roost_worker::{RunningWorker, WorkerServer};
 use tokio_util::sync::CancellationToken;
@@ -68,7 +68,8 @@ impl Host {
             options.kv_events = self.options.kv_events;
             let engine = Arc::new(SglangEngine::start(self.server.clone(), &info, options));
             let worker = self.register(&engine, shutdown).await?;
-            let left = shutdown.run_until_cancelled(self.watch()).await;
+            let watching = roost_hosted::watch_over(&self.server, self.options.probe_interval);
+            let left = shutdown.run_until_cancelled(watching).await;
             if matches!(left, Some(Probe::Unreachable | Probe::Late)) {
                 // What runs there is lost, and says so at once.
                 engine.give_up();
@@ -91,18 +92,5 @@ impl Host {
             fleet::worker_config(&self.options.plane, discovery, &self.transport, nats, kv_events, 0);
         let engine: Arc<dyn roost_worker::Engine> = Arc::<SglangEngine>::clone(engine);
         WorkerServer::start(engine, config).await.context("cannot start the worker")
-    }
-
-    /// Resolves with the last look when the server is not to be used any more.
-    async fn watch(&self) -> Probe {
-        let mut health = Health::new(HealthConfig::default());
-        loop {
-            tokio::time::sleep(self.options.probe_interval).await;
-            let probe = health.probe(&self.server).await;
-            if !health.observe(probe) {
-                tracing::warn!(server = %self.server.url(), ?probe, "the SGLang server is not used any more");
-                return probe;
-            }
-        }
     }
 }
