@@ -199,7 +199,8 @@ fn write_decision(out: &mut String, decision: &Value) {
     );
     for candidate in candidates {
         let (overlap, load, cost) = (&candidate["overlap_blocks"], &candidate["load"], &candidate["cost"]);
-        let disk = overlap["disk"].as_u64().unwrap_or(0) + overlap["external"].as_u64().unwrap_or(0);
+        let count = |value: &Value| value.as_u64().unwrap_or(0);
+        let disk = count(&overlap["disk"]) + count(&overlap["external"]);
         let number = |value: &Value| value.as_f64().unwrap_or(0.0);
         line(
             out,
@@ -207,11 +208,11 @@ fn write_decision(out: &mut String, decision: &Value) {
                 " {} {:<21} {:>7} {:>6} {disk:>6} {:>9} {:>8} {:>5} {:>9.1} {:>9.1} {:>8.1} {:>8.1} {:>6.1} {:>10.1}",
                 if candidate["chosen"] == true { '*' } else { ' ' },
                 rank(&candidate["worker"]),
-                overlap["device"],
-                overlap["host"],
-                load["prefill_tokens"],
-                load["active_blocks"],
-                load["active_requests"],
+                count(&overlap["device"]),
+                count(&overlap["host"]),
+                count(&load["prefill_tokens"]),
+                count(&load["active_blocks"]),
+                count(&load["active_requests"]),
                 number(&cost["prefill"]),
                 number(&cost["decode"]),
                 number(&cost["requests"]),

@@ -151,5 +151,12 @@ fn a_decision_is_a_table() {
     let cells: Vec<&str> = chosen[0].split_whitespace().collect();
     let expected = "* ab/1 12 3 2 640 7 2 30.5 8.0 0.0 1.0 2.0 37.5";
     assert_eq!(cells.join(" "), expected);
+    // Every number ends below the end of its title.
+    let titles = shown.lines().find(|line| line.contains("worker/rank")).unwrap();
+    let ends = |line: &str| -> Vec<usize> {
+        let is_end = |at: &usize| line[*at..].starts_with(' ') && !line[..*at].ends_with(' ');
+        (1..line.len()).filter(is_end).chain([line.len()]).collect()
+    };
+    assert_eq!(ends(chosen[0])[2..], ends(titles)[1..], "{shown}");
     assert!(!table(&answer, 1).contains("#6"));
 }
