@@ -91,12 +91,13 @@ impl Outcomes {
     }
 }
 
-/// The most requests that a worker has had at the same time.
+/// The most requests that a worker has had to prefill at the same time.
 fn most_at_once(journal: &Journal) -> usize {
     let (mut running, mut most) = (BTreeMap::new(), 0);
     for entry in journal.entries() {
         match entry {
             JournalEntry::Request(request) => _ = running.insert(request.id.clone(), ()),
+            JournalEntry::Began(begin) => _ = running.remove(&begin.id),
             JournalEntry::Finished(end) => _ = running.remove(&end.id),
             JournalEntry::Cancelled(_) => {}
         }

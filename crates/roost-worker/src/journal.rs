@@ -27,6 +27,8 @@ pub struct Journal {
 pub enum JournalEntry {
     /// A request arrived at the engine.
     Request(Arc<RequestRecord>),
+    /// The first item of its answer is about to be sent: its prefill is over.
+    Began(Began),
     /// A request was cancelled by its caller.
     Cancelled(Cancellation),
     /// The answer of a request ended.
@@ -50,6 +52,17 @@ pub struct RequestRecord {
     pub metadata: BTreeMap<String, String>,
     /// The whole request: token ids, limits, routing, agent context.
     pub request: EngineRequest,
+}
+
+/// The begin of an answer.
+#[derive(Debug, Clone)]
+pub struct Began {
+    /// Request id.
+    pub id: String,
+    /// Worker that answers.
+    pub worker_id: u64,
+    /// Time on the runtime's clock.
+    pub at: Instant,
 }
 
 /// A cancellation that reached a worker.

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Fault, Faults, WorkerConfig};
-use crate::journal::{self, Finish, Finished, JournalEntry, RequestRecord};
+use crate::journal::{self, Began, Finish, Finished, JournalEntry, RequestRecord};
 use crate::{Cancel, CancelKind, Engine, EngineContext, Journal, OutputStream, TextCodec};
 
 /// An item that no codec decodes: 0xc1 begins neither MessagePack nor JSON.
@@ -161,7 +161,7 @@ impl Stream for Answer {
                 return Poll::Ready(None);
             }
         };
-        answer.log.items += 1;
+        answer.log.sends();
         Poll::Ready(Some(item))
     }
 }
@@ -177,6 +177,18 @@ struct AnswerLog {
 }
 
 impl AnswerLog {
+    /// Another item is about to be sent.
+    fn sends(&mut self) {
+        if self.items == 0 && self.journal.is_recording() {
+            self.journal.record(JournalEntry::Began(Began {
+                id: self.id.clone(),
+                worker_id: self.worker_id,
+                at: Instant::now(),
+            }));
+        }
+        self.items += 1;
+    }
+
     fn cancelled(&self, kind: CancelKind) {
         self.journal.record(JournalEntry::Cancelled(journal::Cancellation {
             id: self.id.clone(),
