@@ -252,7 +252,7 @@ async fn tokens(stream: &mut BufReader<TcpStream>, request: &Value, options: &Sg
                 "output_ids": ids,
                 "meta_info": {
                     "id": request["rid"], "finish_reason": finish, "prompt_tokens": prompt.len(),
-                    "completion_tokens": at, "cached_tokens": 16, "cached_tokens_details": {"device": 16, "host": 0},
+                    "completion_tokens": at, "cached_tokens": 16, "cached_tokens_details": {"device": 6, "host": 10},
                 },
             });
             if request["return_logprob"] == true {

@@ -1,5 +1,6 @@
 //! Plain SGLang servers as workers: in the frontend's process, and behind the plane.
 
+mod names;
 mod sidecar;
 
 use std::time::Duration;
@@ -61,7 +62,8 @@ async fn text_of(cluster: &Cluster, ids: &[Value]) -> Result<String> {
 async fn both_kinds_of_streams_give_the_same_answer() -> Result<()> {
     for cumulative in [true, false] {
         let (server, cluster) = one(SglangOptions { cumulative, ..SglangOptions::default() }).await?;
-        let body = json!({"model": MODEL, "prompt": LONG, "max_tokens": 9, "temperature": 0});
+        let nvext = json!({"extra_fields": ["engine_data"]});
+        let body = json!({"model": MODEL, "prompt": LONG, "max_tokens": 9, "temperature": 0, "nvext": nvext});
         let reply = cluster.post("/v1/completions", &body).session("s").send().await?;
         assert_eq!(reply.status, 200, "{}", reply.text());
         let answer = reply.json()?;
@@ -72,6 +74,13 @@ async fn both_kinds_of_streams_give_the_same_answer() -> Result<()> {
         assert_eq!(answer["usage"]["completion_tokens"], 9);
         assert_eq!(answer["usage"]["prompt_tokens"], prompt.len());
         assert_eq!(answer["usage"]["prompt_tokens_details"]["cached_tokens"], 16);
+        // In which tiers, as the server tells.
+        let tiers = json!({"cached_tokens_details": {"device": 6, "host": 10}});
+        assert_eq!(answer["nvext"]["engine_data"], tiers);
+        for (tier, tokens) in [("device", 6.0), ("host", 10.0), ("storage", 0.0), ("untold", 0.0)] {
+            let counted = cluster.metric_sum("roost_engine_cached_tokens_total", tier).await?;
+            assert_eq!(counted, tokens, "{tier}");
+        }
         assert_eq!((&request["session_id"], &request["stream"]), (&json!("s"), &json!(true)));
         assert!(request["routed_dp_rank"].is_null() && request["bootstrap_room"].is_null(), "{request}");
 

@@ -175,6 +175,9 @@ async fn unary(shared: &Shared, wanted: Wanted, dispatching: Dispatching) -> Res
     if finisher.extras().wants_ids() {
         choices.keep_ids();
     }
+    if finisher.extras().wants_engine_data() {
+        choices.keep_engine_data();
+    }
     let result = match dispatching.await {
         Ok(answers) => aggregate::collect(answers, &mut choices, &mut finisher, &mut answer).await,
         Err(failure) => Err(failure),
@@ -185,7 +188,7 @@ async fn unary(shared: &Shared, wanted: Wanted, dispatching: Dispatching) -> Res
     finisher.succeed(&choices);
     let finish = choices.finish().unwrap_or(Finish::Stop);
     let ids = choices.take_ids();
-    let nvext = finisher.last_nvext(&ids, finish, choices.stop_string());
+    let nvext = finisher.last_nvext(&ids, finish, choices.stop_string(), choices.engine_data());
     let body = answer.write(&Envelope {
         id: &answer_id,
         model: &model.name,

@@ -128,8 +128,15 @@ impl Finisher {
         self.extras.member(self.ranks(), ids, None)
     }
 
-    /// `nvext` member of the last chunk of a choice, or of a whole answer; `stop` is the stop string that was met.
-    pub(crate) fn last_nvext(&self, ids: &[u32], finish: Finish, stop: Option<&str>) -> Option<String> {
+    /// `nvext` member of the last chunk of a choice, or of a whole answer; `stop` is the stop string that was met, `engine_data` what
+    /// the engine told about itself.
+    pub(crate) fn last_nvext(
+        &self,
+        ids: &[u32],
+        finish: Finish,
+        stop: Option<&str>,
+        engine_data: Option<&serde_json::Value>,
+    ) -> Option<String> {
         if self.extras.is_empty() {
             return None;
         }
@@ -142,7 +149,7 @@ impl Finisher {
             hit_rate: hit_rate.min(1.0),
             queued: self.model.pool.router.snapshot().queue.requests,
         };
-        self.extras.member(self.ranks(), ids, Some(Ended { finish, stop, timing }))
+        self.extras.member(self.ranks(), ids, Some(Ended { finish, stop, engine_data, timing }))
     }
 
     /// Where the prompt and the answer were computed.
@@ -175,6 +182,7 @@ impl Finisher {
         if let Some(cached) = choices.usage().cached_tokens {
             self.guard.cached(cached);
         }
+        self.guard.cached_tiers(choices.cached_tiers());
         self.guard.output(choices.usage().completion_tokens);
         if let Some(session) = self.session.as_deref().filter(|_| self.ends_session) {
             self.model.pool.router.unbind(session);

@@ -13,6 +13,7 @@ mod queue;
 mod request;
 mod sample;
 mod share;
+mod tiers;
 mod worker;
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ pub(crate) mod choices;
 pub(crate) mod events;
 pub(crate) mod logprobs;
 pub(crate) mod stream;
+pub(crate) mod tiers;
 pub(crate) mod whole;
 
 /// How long the end mark of a worker's stream may take after the finish reason.

@@ -53,7 +53,10 @@ impl PrefillLeg {
                     let usage = output.completion_usage.as_ref();
                     if let Some(disaggregated_params) = output.disaggregated_params {
                         let prompt_tokens_details = usage.and_then(|usage| usage.prompt_tokens_details);
-                        return Ok(PrefillResult { disaggregated_params, prompt_tokens_details });
+                        return Ok(PrefillResult {
+                            disaggregated_params: *disaggregated_params,
+                            prompt_tokens_details,
+                        });
                     }
                 }
             }

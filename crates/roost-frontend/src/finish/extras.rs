@@ -17,6 +17,9 @@ pub(crate) struct Extras {
     completion_ids: bool,
     stop_reason: bool,
     finish_detail: bool,
+    engine_data: bool,
+    routed_experts: bool,
+    prompt_logprobs: bool,
     /// Ids of the prompt, on the last chunk.
     prompt: Option<PromptTokens>,
     /// Events that go before the first chunk, as they are written.
@@ -29,6 +32,8 @@ pub(crate) struct Ended<'a> {
     pub(crate) finish: Finish,
     /// The stop string that was met.
     pub(crate) stop: Option<&'a str>,
+    /// What the engine told about itself.
+    pub(crate) engine_data: Option<&'a serde_json::Value>,
     pub(crate) timing: Timing,
 }
 
@@ -59,6 +64,9 @@ impl Extras {
             completion_ids: nvext.wants("completion_token_ids"),
             stop_reason: nvext.wants("stop_reason"),
             finish_detail: nvext.wants("detailed_finish_reason"),
+            engine_data: nvext.wants("engine_data"),
+            routed_experts: nvext.wants("routed_experts"),
+            prompt_logprobs: nvext.wants("prompt_logprobs"),
             prompt: nvext.wants("prompt_token_ids").then(|| prompt.clone()),
             annotations: annotations(&nvext.annotations, id, prompt, tokenizer).into(),
         }
@@ -68,6 +76,12 @@ impl Extras {
     pub(crate) fn is_empty(&self) -> bool {
         !(self.worker_id || self.timing || self.completion_ids || self.stop_reason || self.finish_detail)
             && self.prompt.is_none()
+            && !self.wants_engine_data()
+    }
+
+    /// Whether what the engine tells about itself has to be kept for it.
+    pub(crate) fn wants_engine_data(&self) -> bool {
+        self.engine_data || self.routed_experts || self.prompt_logprobs
     }
 
     /// Whether generated ids have to be kept for it.
@@ -111,7 +125,7 @@ impl Extras {
         })
     }
 
-    fn push_end(&self, json: &mut String, Ended { finish, stop, timing }: Ended<'_>) {
+    fn push_end(&self, json: &mut String, Ended { finish, stop, engine_data, timing }: Ended<'_>) {
         if self.timing {
             timing.push(json);
         }
@@ -121,10 +135,29 @@ impl Extras {
         if self.finish_detail {
             let _infallible = write!(json, "\"detailed_finish_reason\":\"{}\",", finish.as_str());
         }
+        if let Some(data) = engine_data {
+            self.push_engine_data(json, data);
+        }
         if let Some(prompt) = &self.prompt {
             json.push_str("\"prompt_token_ids\":");
             push_ids(json, prompt);
             json.push(',');
+        }
+    }
+}
+
+impl Extras {
+    /// The whole of what the engine told, and what clients may ask for by its own name.
+    fn push_engine_data(&self, json: &mut String, data: &serde_json::Value) {
+        let parts = [
+            ("engine_data", self.engine_data.then_some(data)),
+            ("routed_experts", data.get("routed_experts").filter(|_| self.routed_experts)),
+            ("prompt_logprobs", data.get("prompt_logprobs").filter(|_| self.prompt_logprobs)),
+        ];
+        for (name, value) in parts {
+            if let Some(value) = value {
+                let _infallible = write!(json, "\"{name}\":{value},");
+            }
         }
     }
 }
@@ -206,7 +239,7 @@ mod tests {
 
     #[test]
     fn nothing_asked_nothing_said() {
-        let ended = Ended { finish: Finish::Stop, stop: Some("x"), timing: timing() };
+        let ended = Ended { finish: Finish::Stop, stop: Some("x"), engine_data: None, timing: timing() };
         assert_eq!(Extras::default().member(Some((rank(1, 0), rank(2, 0))), &[1], Some(ended)), None);
         let only_at_the_end = Extras { timing: true, ..Extras::default() };
         assert_eq!(only_at_the_end.member(None, &[1], None), None);
@@ -233,6 +266,9 @@ mod tests {
             completion_ids: true,
             stop_reason: true,
             finish_detail: true,
+            engine_data: true,
+            routed_experts: true,
+            prompt_logprobs: true,
             prompt: Some(PromptTokens::from([7, 8])),
             annotations: "".into(),
         };
@@ -245,10 +281,14 @@ mod tests {
                 "completion_token_ids": [4, 5],
             })
         );
-        let ended = Ended { finish: Finish::Stop, stop: Some("a\"b"), timing: timing() };
+        let data = json!({"routed_experts": [1], "cached_tokens_details": {"host": 3}});
+        let ended =
+            Ended { finish: Finish::Stop, stop: Some("a\"b"), engine_data: Some(&data), timing: timing() };
         let last = read(extras.member(None, &[], Some(ended)));
         assert_eq!(last["prompt_token_ids"], json!([7, 8]));
         assert_eq!((&last["stop_reason"], &last["detailed_finish_reason"]), (&json!("a\"b"), &json!("stop")));
+        assert_eq!((&last["engine_data"], &last["routed_experts"]), (&data, &json!([1])));
+        assert_eq!(last.get("prompt_logprobs"), None, "the engine told none");
         let times = &last["timing"];
         assert_eq!(
             [

@@ -57,6 +57,7 @@ pub(super) struct Families {
     pub(super) retry_duration: HistogramVec,
     pub(super) too_long_to_migrate: IntCounterVec,
     pub(super) local_prefills: IntCounterVec,
+    pub(super) cached_by_tier: IntCounterVec,
     // Models.
     pub(super) card: CardFamilies,
     // The router's own view.
@@ -284,6 +285,11 @@ impl Families {
                 Full("roost_local_prefills_total"),
                 "Prompts that a decode worker computed itself although there were prefill workers.",
                 &["model"],
+            )?,
+            cached_by_tier: r.counter_vec(
+                Full("roost_engine_cached_tokens_total"),
+                "Prompt tokens that engines found in their caches, by tier: device, host, storage, or untold.",
+                &["model", "tier"],
             )?,
             card: CardFamilies::register(r)?,
             router: RouterFamilies::register(r, options)?,

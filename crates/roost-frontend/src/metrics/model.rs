@@ -8,7 +8,7 @@ use std::{
 use prometheus::{Histogram, IntCounter, IntGauge};
 use roost_cluster::ModelCard;
 
-use super::{Endpoint, Outcome, RequestKind, WorkerType, families::Families};
+use super::{Endpoint, Outcome, RequestKind, WorkerType, families::Families, tiers::TierCounters};
 
 /// When a request moves to another worker: label `migration_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,7 @@ pub struct ModelMetrics {
     pub(super) output_total: IntCounter,
     pub(super) router_input_tokens: Histogram,
     pub(super) router_reused: IntCounter,
+    pub(super) cached_tiers: TierCounters,
     migrations: [MigrationMetrics; Migration::ALL.len()],
     /// Answers that did not move because they were too long.
     pub(crate) too_long_to_migrate: IntCounter,
@@ -112,6 +113,7 @@ impl ModelMetrics {
             output_total: f.output_total.with_label_values(model),
             router_input_tokens: f.router.input_tokens(name, phase),
             router_reused: f.router.reused(name, phase),
+            cached_tiers: TierCounters::new(&f.cached_by_tier, name),
             migrations: Migration::ALL.map(|migration| MigrationMetrics {
                 total: f.retries.with_label_values(&[migration.as_str(), name]),
                 duration: ["failure", "success"]

@@ -11,6 +11,7 @@ use super::{
     Endpoint, ErrorType, ModelMetrics, Outcome, RequestKind, Stage, StageTimer, WorkerType,
     worker::WorkerGauges,
 };
+use crate::respond::tiers::CachedTiers;
 
 /// Counts a request into the gauges and takes it out when it is dropped, also on a panic.
 ///
@@ -28,6 +29,7 @@ pub struct RequestGuard {
     output: u64,
     output_told: Option<u64>,
     cached: Option<u64>,
+    cached_tiers: Option<CachedTiers>,
     first_token: Option<Instant>,
     last_token: Option<Instant>,
     worker: Option<Arc<WorkerGauges>>,
@@ -54,6 +56,7 @@ impl RequestGuard {
             output: 0,
             output_told: None,
             cached: None,
+            cached_tiers: None,
             first_token: None,
             last_token: None,
             worker: None,
@@ -147,6 +150,11 @@ impl RequestGuard {
         self.cached = Some(tokens);
     }
 
+    /// Where the cached part of the prompt was found, if the engine tells; the last word counts.
+    pub(crate) fn cached_tiers(&mut self, tiers: Option<CachedTiers>) {
+        self.cached_tiers = tiers;
+    }
+
     /// The length of the answer where it is known better than by counting, tokens.
     pub fn output(&mut self, tokens: u64) {
         self.output_told = Some(tokens);
@@ -197,6 +205,7 @@ impl RequestGuard {
         if let Some(cached) = self.cached {
             self.model.cached_tokens.observe(cached as f64);
             self.model.router_reused.inc_by(cached);
+            self.model.cached_tiers.count(cached, self.cached_tiers);
         }
     }
 

@@ -30,6 +30,8 @@ pub(crate) struct Choice {
     generated: u32,
     decoding: Duration,
     finish: Option<Finish>,
+    /// What the engine told last about itself, where somebody wants it.
+    engine_data: Option<Box<serde_json::Value>>,
     /// The finish has been given out.
     end_taken: bool,
     engine_finished: bool,
@@ -41,6 +43,8 @@ pub(crate) struct End<'a> {
     pub(crate) finish: Finish,
     /// The stop string that was met.
     pub(crate) stop: Option<&'a str>,
+    /// What the engine told about itself.
+    pub(crate) engine_data: Option<&'a serde_json::Value>,
     /// Log probabilities that no piece has shown.
     pub(crate) logprobs: &'a mut Vec<TokenLogprob>,
 }
@@ -73,6 +77,7 @@ impl Choice {
             generated: 0,
             decoding: Duration::ZERO,
             finish: None,
+            engine_data: None,
             end_taken: false,
             engine_finished: false,
         }
@@ -151,7 +156,8 @@ impl Choice {
         {
             let mut none = Vec::new();
             let logprobs = self.logprobs.as_mut().map_or(&mut none, Logprobs::ready);
-            give(End { finish, stop: self.stops.matched(), logprobs });
+            let engine_data = self.engine_data.as_deref();
+            give(End { finish, stop: self.stops.matched(), engine_data, logprobs });
         }
     }
 
@@ -166,6 +172,18 @@ impl Choice {
             (Some(Finish::Stop), Some(parser)) if parser.calls() > 0 => Some(Finish::ToolCalls),
             (finish, _) => finish,
         }
+    }
+
+    /// Keeps what an item tells about the engine, to be given with the end: the last word counts.
+    pub(crate) fn keep_engine_data(&mut self, output: &EngineOutput) {
+        if output.engine_data.is_some() {
+            self.engine_data.clone_from(&output.engine_data);
+        }
+    }
+
+    /// What the engine told about itself, as far as it was kept.
+    pub(crate) fn engine_data(&self) -> Option<&serde_json::Value> {
+        self.engine_data.as_deref()
     }
 
     /// The stop string that ended it.

@@ -6,6 +6,7 @@ use roost_openai::{Finish, Piece, TokenLogprob, Usage};
 use roost_wire::message::EngineOutput;
 
 use super::choice::{Choice, End};
+use super::tiers::CachedTiers;
 use crate::failure::Failure;
 
 /// All choices of a request, at least one: those of the first prompt, then those of the second, and so on.
@@ -18,6 +19,8 @@ pub(crate) struct Choices {
     usage: Usage,
     /// Ids that counted since they were last taken, if somebody wants them.
     ids: Option<Vec<u32>>,
+    /// Somebody wants to know what the engine tells about itself.
+    keeps_engine_data: bool,
 }
 
 /// What a prompt cost.
@@ -25,6 +28,7 @@ pub(crate) struct Choices {
 struct PromptUsage {
     tokens: u64,
     cached: Option<u64>,
+    tiers: Option<CachedTiers>,
 }
 
 impl Choices {
@@ -32,11 +36,13 @@ impl Choices {
     /// on their own.
     pub(crate) fn new(list: Vec<Choice>, prompt_tokens: &[u64], counts_reasoning: bool) -> Self {
         let reasoning_tokens = counts_reasoning.then_some(0);
-        let prompts: Vec<_> =
-            prompt_tokens.iter().map(|tokens| PromptUsage { tokens: *tokens, cached: None }).collect();
+        let prompts: Vec<_> = prompt_tokens
+            .iter()
+            .map(|tokens| PromptUsage { tokens: *tokens, cached: None, tiers: None })
+            .collect();
         let each = list.len().checked_div(prompts.len()).unwrap_or(0);
         let usage = Usage { reasoning_tokens, ..Usage::default() };
-        let mut choices = Choices { list, each, prompts, usage, ids: None };
+        let mut choices = Choices { list, each, prompts, usage, ids: None, keeps_engine_data: false };
         choices.add_up();
         choices
     }
@@ -44,6 +50,21 @@ impl Choices {
     /// Keeps the ids that count, to be taken.
     pub(crate) fn keep_ids(&mut self) {
         self.ids = Some(Vec::new());
+    }
+
+    /// Keeps what the engine tells about itself, for the ends of choices.
+    pub(crate) fn keep_engine_data(&mut self) {
+        self.keeps_engine_data = true;
+    }
+
+    /// What the engine told about itself at the end of the last choice of which it told.
+    pub(crate) fn engine_data(&self) -> Option<&serde_json::Value> {
+        self.list.iter().rev().find_map(Choice::engine_data)
+    }
+
+    /// Where the cached tokens of all prompts were found, as far as the engines tell.
+    pub(crate) fn cached_tiers(&self) -> Option<CachedTiers> {
+        self.prompts.iter().filter_map(|prompt| prompt.tiers).reduce(CachedTiers::plus)
     }
 
     /// The ids that have counted since the last time, of all choices.
@@ -82,12 +103,18 @@ impl Choices {
             }
             self.add_up();
         }
+        if let Some(tiers) = CachedTiers::told_by(output) {
+            self.prompts[prompt].tiers = Some(tiers);
+        }
         let index = output.index.unwrap_or(0);
         let of_prompt = prompt * self.each..(prompt + 1) * self.each;
         let Some(choice) = self.list[of_prompt].get_mut(index as usize) else {
             tracing::debug!(index, choices = self.each, "item of a choice that nobody asked for");
             return Ok(0);
         };
+        if self.keeps_engine_data {
+            choice.keep_engine_data(output);
+        }
         let counted = choice.push(output, &mut self.usage)?;
         if let Some(ids) = &mut self.ids {
             ids.extend_from_slice(&output.token_ids[..(counted as usize).min(output.token_ids.len())]);

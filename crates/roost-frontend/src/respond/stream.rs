@@ -99,6 +99,9 @@ impl AnswerBody {
     fn begin(&mut self, mut answers: Answers) {
         self.finisher.answered(&answers);
         self.finisher.extras().write_annotations(&mut self.out);
+        if self.finisher.extras().wants_engine_data() {
+            self.choices.keep_engine_data();
+        }
         if self.finisher.extras().wants_ids() {
             self.choices.keep_ids();
         } else {
@@ -178,7 +181,7 @@ impl AnswerBody {
         let mut ids = self.choices.take_ids();
         self.choices.take_ends(|index, end, usage| {
             if has_nvext {
-                writer.set_nvext(finisher.last_nvext(&ids, end.finish, end.stop));
+                writer.set_nvext(finisher.last_nvext(&ids, end.finish, end.stop, end.engine_data));
                 ids.clear();
             }
             writer.finish(out, index, &end, usage);

@@ -147,7 +147,7 @@ impl Answers {
             output.engine_data = meta
                 .cached_tokens_details
                 .filter(serde_json::Value::is_object)
-                .map(|details| serde_json::json!({ "cached_tokens_details": details }));
+                .map(|details| serde_json::json!({ "cached_tokens_details": details }).into());
         }
         let says_nothing = output.token_ids.is_empty() && output.finish_reason.is_none();
         Ok((!says_nothing).then_some(output))

@@ -6,7 +6,7 @@ use super::{CompletionUsage, FinishReason, OutputTokens, TraceLink};
 /// One item of an answer (the peer's `LLMEngineOutput`).
 ///
 /// Decodes both live styles: all base keys with explicit nulls, and sparse maps. Is written sparsely, which
-/// every reader accepts.
+/// every reader accepts. What hardly an item has is boxed: items are moved often, one for each token.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EngineOutput {
     /// Which of several answers this belongs to.
@@ -43,28 +43,28 @@ pub struct EngineOutput {
     pub completion_usage: Option<CompletionUsage>,
     /// What a prefill worker hands to the decode worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disaggregated_params: Option<Value>,
+    pub disaggregated_params: Option<Box<Value>>,
     /// What the engine tells about itself: `kv_cache_hit`, `routed_experts`, `prompt_logprobs`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub engine_data: Option<Value>,
+    pub engine_data: Option<Box<Value>>,
     /// Parts of a multimodal answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub content_parts: Option<Value>,
+    pub content_parts: Option<Box<Value>>,
     /// What an encode worker hands on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub encoder_result: Option<Value>,
+    pub encoder_result: Option<Box<Value>>,
     /// Span of the worker, for the next worker to link to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_trace_link: Option<TraceLink>,
     /// Further values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub extra_args: Option<Value>,
+    pub extra_args: Option<Box<Value>>,
     /// What a standalone router measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub routing_data: Option<Value>,
+    pub routing_data: Option<Box<Value>>,
     /// Text held back by the peer's decoder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub jailed_text: Option<Value>,
+    pub jailed_text: Option<Box<Value>>,
 }
 
 /// An alternative for one token.

@@ -28,8 +28,8 @@ pub(super) fn usage(prompt: usize, completion: usize, cached: u64) -> Completion
 }
 
 /// What the engine tells about its cache at the end of a request.
-pub(super) fn cache_hit(prompt: usize, cached: u64) -> serde_json::Value {
-    json!({"kv_cache_hit": {"prompt_tokens": prompt, "reused_tokens": cached}})
+pub(super) fn cache_hit(prompt: usize, cached: u64) -> Box<serde_json::Value> {
+    json!({"kv_cache_hit": {"prompt_tokens": prompt, "reused_tokens": cached}}).into()
 }
 
 /// The first item of a prefill answer: where decode finds the KV cache.
@@ -39,7 +39,7 @@ pub(super) fn bootstrap(info: &BootstrapInfo) -> EngineOutput {
         "bootstrap_port": info.bootstrap_port,
         "bootstrap_room": info.bootstrap_room,
     });
-    EngineOutput { disaggregated_params: Some(triple), ..EngineOutput::default() }
+    EngineOutput { disaggregated_params: Some(triple.into()), ..EngineOutput::default() }
 }
 
 /// Adds log probabilities if the request asks for them: a fixed value for the token chosen, and for
