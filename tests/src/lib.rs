@@ -1,6 +1,7 @@
 //! In-process cluster harness: real sockets, port 0, no sleeps but to look again.
 
 pub mod certificates;
+mod chromium;
 pub mod cluster;
 pub mod etcd;
 pub mod gate;
@@ -15,6 +16,7 @@ mod scripted;
 mod sglang;
 
 pub use certificates::Certificates;
+pub use chromium::Chromium;
 pub use cluster::{Cluster, MODEL, Options, copy_folder, fixture, worker_of};
 pub use etcd::Etcd;
 pub use gate::Gate;

@@ -9,6 +9,7 @@ mod bench;
 mod calls;
 mod choices;
 mod clients;
+mod console;
 mod dashboards;
 mod disagg;
 mod errors;

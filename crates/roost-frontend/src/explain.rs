@@ -18,16 +18,20 @@ const LIMIT: usize = 64;
 
 /// The latest decisions of every pool.
 pub(crate) fn recent(shared: &Shared) -> Response {
+    answer(&json!({"decisions": latest(shared, LIMIT)}))
+}
+
+/// At most so many of the latest decisions of every pool, the latest first.
+pub(crate) fn latest(shared: &Shared, limit: usize) -> Vec<Value> {
     let registry = shared.models.snapshot();
     let mut decisions = Vec::new();
     for (model, _, pool) in &registry.pools {
         let role = pool.router.role();
-        decisions.extend(pool.router.recent_decisions(LIMIT).into_iter().map(|made| (model, role, made)));
+        decisions.extend(pool.router.recent_decisions(limit).into_iter().map(|made| (model, role, made)));
     }
     decisions.sort_by_key(|(.., decision)| std::cmp::Reverse(decision.at));
-    decisions.truncate(LIMIT);
-    let decisions = decisions.iter().map(|(model, role, decision)| decision_json(model, *role, decision));
-    answer(&json!({"decisions": decisions.collect::<Vec<Value>>()}))
+    decisions.truncate(limit);
+    decisions.iter().map(|(model, role, decision)| decision_json(model, *role, decision)).collect()
 }
 
 /// The decisions about a request (by the id of its answer, or the bare one) or a session, the latest first.
@@ -133,7 +137,8 @@ fn rank_json(rank: WorkerRank) -> Value {
     json!({"id": rank.worker.0, "hex": format!("{:x}", rank.worker.0), "dp_rank": rank.dp_rank})
 }
 
-const fn role_name(role: Role) -> &'static str {
+/// A role in one word.
+pub(crate) const fn role_name(role: Role) -> &'static str {
     match role {
         Role::Aggregated => "aggregated",
         Role::Prefill => "prefill",

@@ -11,6 +11,7 @@ mod bindings;
 mod body;
 mod completions;
 mod config;
+mod console;
 mod dispatch;
 mod door;
 mod explain;

@@ -5,6 +5,7 @@
 //! for Dynamo; `roost_*` families are ours. docs/metrics.md is made from the registered families.
 
 mod connections;
+mod curves;
 mod families;
 mod labels;
 mod model;
@@ -34,6 +35,7 @@ use roost_openai::ApiError;
 use roost_telemetry::{Error, Registry, buckets};
 
 pub use connections::{OpenConnection, Severed};
+pub(crate) use curves::{Curves, Distribution};
 use families::Families;
 pub use labels::{Endpoint, ErrorType, Outcome, RequestKind, Stage, WorkerType};
 pub use model::{Migration, ModelMetrics};

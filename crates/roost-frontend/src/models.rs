@@ -243,6 +243,11 @@ impl Pool {
             && !self.silent.load().contains(&worker.worker)
     }
 
+    /// Whether a worker's events ought to come and do not.
+    pub(crate) fn is_silent(&self, worker: WorkerId) -> bool {
+        self.silent.load().contains(&worker)
+    }
+
     /// Says whether a worker's events are missing. When they come again, guesses give way to them.
     pub(crate) fn set_silent(&self, worker: WorkerId, silent: bool) {
         if self.silent.load().contains(&worker) == silent {

@@ -14,7 +14,7 @@ use crate::accept::Routes;
 use crate::api::Api;
 use crate::config::Paths;
 use crate::shared::Shared;
-use crate::{completions, door, explain, openapi, reply, status, tokens};
+use crate::{completions, console, door, explain, openapi, reply, status, tokens};
 
 /// Largest body of an administrative request.
 const ADMIN_BODY_LIMIT: usize = 64 << 10;
@@ -133,6 +133,7 @@ fn admin() -> Router<Arc<Shared>> {
             "/debug/routing/{*name}",
             get(async |State(app): App, Path(name): Path<String>| explain::about(&app, &name)),
         )
+        .merge(console::routes())
 }
 
 async fn set_thresholds(State(app): App, request: Request) -> Response {

@@ -17,11 +17,14 @@ use idle::IdleList;
 pub(crate) use import::Import;
 pub use import::SavedBinding;
 use promise::{Promise, Promises};
+use tale::Tale;
+pub use tale::{SessionView, Sessions};
 pub(crate) use waiting::Waiting;
 
 mod idle;
 mod import;
 mod promise;
+mod tale;
 #[cfg(test)]
 mod tests;
 mod waiting;
@@ -175,6 +178,7 @@ struct Entry {
     /// Meaningful without leases only.
     deadline: Instant,
     promise: Promise,
+    tale: Tale,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -230,7 +234,7 @@ impl Table {
         })
     }
 
-    /// Takes a lease for a turn of `isl_tokens` placed on `rank`, binding the session tentatively if it is
+    /// Takes a lease for a turn of `isl_tokens`, of which `cached_tokens` are expected there, placed on `rank`, binding the session tentatively if it is
     /// new. `moves` says why the turn is not where the session was. `None` if the table is full.
     pub(crate) fn hold(
         &mut self,
@@ -238,7 +242,7 @@ impl Table {
         id: &str,
         rank: WorkerRank,
         moves: Option<RebindReason>,
-        isl_tokens: u32,
+        (isl_tokens, cached_tokens): (u32, u32),
     ) -> Option<Hold> {
         self.expire(now);
         let key = key(id);
@@ -249,6 +253,7 @@ impl Table {
         let generation = self.entries[slot as usize].generation;
         let entry = self.entries[slot as usize].entry.as_mut()?;
         entry.leases += 1;
+        entry.tale.turn(isl_tokens, cached_tokens);
         entry.closing = false;
         if entry.leases == 1 {
             self.idle.remove(slot);
@@ -273,7 +278,7 @@ impl Table {
         let entry = self.held(hold)?;
         let reason = if entry.committed { Some(hold.moves?) } else { None };
         let moved = entry.target != rank;
-        entry.committed = true;
+        let was_bound = std::mem::replace(&mut entry.committed, true);
         entry.target = rank;
         entry.moving = None;
         let version = self.clock.next(now);
@@ -281,6 +286,9 @@ impl Table {
         let seconds = now.saturating_duration_since(began).as_secs();
         if let Some(entry) = self.held(hold) {
             entry.version = version;
+            if moved || !was_bound {
+                entry.tale.bound(u32::try_from(seconds).unwrap_or(u32::MAX), moved && was_bound);
+            }
             if reason.is_some() && moved {
                 entry.moved_at = u32::try_from(seconds).unwrap_or(u32::MAX).max(1);
             }
@@ -436,6 +444,7 @@ impl Table {
             leases: 0,
             deadline: now + self.ttl,
             promise,
+            tale: Tale::default(),
         };
         let slot = match self.free.pop() {
             Some(slot) => {

@@ -339,12 +339,21 @@ impl Core {
         let ranks = members.flat_map(|member| {
             member.ranks().map(|(rank, slot)| {
                 let usage = self.load.usage(slot);
+                let report = self.fleet.reported(now, slot, self.config.report_max_age);
+                let tally = self.fleet.tally(slot);
                 RankSnapshot {
                     rank,
                     bindings: self.affinity.as_ref().map_or(0, |table| table.bindings(rank)),
                     active_blocks: usage.active_blocks,
                     prefill_tokens: usage.prefill_tokens,
                     active_requests: usage.requests,
+                    placed: tally.placed,
+                    asked_tokens: tally.asked_tokens,
+                    cached_tokens: tally.cached_tokens,
+                    used_blocks: report.map(|report| report.used_blocks),
+                    total_blocks: report
+                        .and_then(|report| report.total_blocks)
+                        .or(member.worker.total_kv_blocks),
                     busy: self.is_busy(now, member, slot),
                     quarantined: member.quarantine.standing(now) != Standing::Trusted,
                     draining: member.draining,

@@ -46,12 +46,21 @@ pub(crate) struct Report {
     pub(crate) total_blocks: Option<u64>,
 }
 
+/// What a rank was given since it joined.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) placed: u64,
+    pub(crate) asked_tokens: u64,
+    pub(crate) cached_tokens: u64,
+}
+
 /// All workers of a pool.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
     pub(crate) members: BTreeMap<WorkerId, Member>,
     /// The last report of each rank, by slot.
     reports: Vec<Option<Report>>,
+    tallies: Vec<Tally>,
     free: Vec<RankSlot>,
 }
 
@@ -139,12 +148,26 @@ impl Fleet {
     pub(crate) fn reuse(&mut self, retired: Retired) {
         for (_, slot) in retired.0 {
             self.reports[slot as usize] = None;
+            self.tallies[slot as usize] = Tally::default();
             self.free.push(slot);
         }
     }
 
     pub(crate) fn report(&mut self, slot: RankSlot, report: Report) {
         self.reports[slot as usize] = Some(report);
+    }
+
+    /// A rank was given a prompt of which `cached_tokens` are expected in its cache.
+    pub(crate) fn given(&mut self, rank: WorkerRank, isl_tokens: u32, cached_tokens: u32) {
+        let Some((_, slot)) = self.get(rank) else { return };
+        let tally = &mut self.tallies[slot as usize];
+        tally.placed += 1;
+        tally.asked_tokens += u64::from(isl_tokens);
+        tally.cached_tokens += u64::from(cached_tokens.min(isl_tokens));
+    }
+
+    pub(crate) fn tally(&self, slot: RankSlot) -> Tally {
+        self.tallies[slot as usize]
     }
 
     /// Returns a rank's report unless it is too old: an idle worker reports nothing, so an old report
@@ -156,6 +179,7 @@ impl Fleet {
     fn new_slot(&mut self) -> RankSlot {
         self.free.pop().unwrap_or_else(|| {
             self.reports.push(None);
+            self.tallies.push(Tally::default());
             RankSlot::try_from(self.reports.len() - 1).expect("ranks are processes; fewer than 2^32")
         })
     }

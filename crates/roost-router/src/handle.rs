@@ -12,7 +12,7 @@ use waiting::Wakers;
 use crate::replica::{Applied, BindingEvent, Identity, Outbound, SequenceEvent};
 use crate::{
     BookingId, BusyThresholds, ConfigError, Core, Decision, End, Expired, Failure, Pin, Placement, Preview,
-    Rejection, Request, Role, SavedBinding, Snapshot, Stats, Worker,
+    Rejection, Request, Role, SavedBinding, Sessions, Snapshot, Stats, Worker,
 };
 
 #[cfg(test)]
@@ -230,6 +230,18 @@ impl Router {
             from = next;
         }
         saved
+    }
+
+    /// Returns the bound sessions with `part` in their names: how many, and those with the longest context. Takes the
+    /// lock once per 1024 bindings.
+    pub fn sessions(&self, part: &str, limit: usize) -> Sessions {
+        let (mut all, mut from) = (Sessions::default(), Some(0));
+        while let Some(start) = from {
+            let (chunk, next) = self.with(|core, now| core.sessions(now, part, limit, (start, CHUNK)));
+            all.merge(chunk, limit);
+            from = next;
+        }
+        all
     }
 
     /// Has `sink` called with a share of all decisions from now on, 0 to 1, placements and rejections alike. Which ones

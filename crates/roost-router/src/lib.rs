@@ -27,7 +27,7 @@ mod room;
 mod stats;
 
 pub use crate::core::{Core, Expired, Preview, Submitted};
-pub use affinity::{AffinityOutcome, RebindReason, SavedBinding};
+pub use affinity::{AffinityOutcome, RebindReason, SavedBinding, SessionView, Sessions};
 pub use busy::BusyThresholds;
 pub use conditional::{LocalPrefill, LocalPrefillPolicy, Outlook};
 pub use config::{

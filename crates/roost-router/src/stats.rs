@@ -104,6 +104,16 @@ pub struct RankSnapshot {
     pub prefill_tokens: u64,
     /// Running requests.
     pub active_requests: u32,
+    /// Requests placed since it joined.
+    pub placed: u64,
+    /// Prompt tokens of those.
+    pub asked_tokens: u64,
+    /// Of those tokens, the ones that were expected in its cache.
+    pub cached_tokens: u64,
+    /// Blocks in use, as its worker reports; `None` without a recent report.
+    pub used_blocks: Option<u64>,
+    /// Blocks it has, as its worker reports or its card says.
+    pub total_blocks: Option<u64>,
     /// Over a busy threshold.
     pub busy: bool,
     /// Its worker failed or refused lately and is avoided.

@@ -17,7 +17,6 @@ fn with_names(hosts: &std::path::Path) -> Command {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "skipping is said")]
 fn a_name_of_several_servers() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let hosts = folder.path().join("hosts");
@@ -40,6 +39,7 @@ fn a_name_of_several_servers() -> Result<()> {
 
 #[tokio::test]
 #[ignore = "the process of `a_name_of_several_servers`, which gives it its names"]
+#[expect(clippy::disallowed_methods, reason = "set by the test that starts this process")]
 async fn seen() -> Result<()> {
     let Ok(hosts) = std::env::var(CHILD) else { return Ok(()) };
     let first = Sglang::start(SglangOptions::default()).await?;

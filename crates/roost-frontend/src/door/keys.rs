@@ -14,6 +14,7 @@ use http::{HeaderMap, HeaderValue, header};
 use roost_openai::{ApiError, ErrorShape};
 
 use crate::config::Paths;
+use crate::console;
 use crate::reply;
 use crate::shared::Shared;
 
@@ -100,7 +101,8 @@ fn needs(path: &str, paths: &Paths) -> Needs {
         _ if [&paths.health, &paths.live, &paths.metrics].iter().any(|probe| *probe == path) => {
             Needs::Nothing
         }
-        "/busy_threshold" => Needs::AdminKey,
+        _ if console::is_page(path) => Needs::Nothing,
+        "/busy_threshold" | console::STATE => Needs::AdminKey,
         _ if path.starts_with("/debug/") => Needs::AdminKey,
         _ => Needs::Key,
     }

@@ -113,6 +113,11 @@ impl Engines {
 }
 
 impl Engine {
+    /// The ways in, at least one, the oldest first.
+    pub(crate) fn instances(&self) -> &[Arc<Instance>] {
+        &self.instances
+    }
+
     fn with(&self, instances: Vec<Arc<Instance>>) -> Self {
         let turn = AtomicUsize::new(self.turn.load(Ordering::Relaxed));
         Engine { id: self.id, key: self.key.clone(), instances, turn }

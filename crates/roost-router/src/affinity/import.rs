@@ -85,10 +85,7 @@ impl Table {
         let saved = live.map(|entry| SavedBinding {
             session: entry.id.to_string(),
             rank: entry.target,
-            idle: match entry.leases {
-                0 => self.ttl.saturating_sub(entry.deadline.saturating_duration_since(now)),
-                _ => Duration::ZERO,
-            },
+            idle: self.idle_for(now, entry),
             promised_tokens: self.promises.value(now, &entry.promise) as u32,
             sequence: entry.version.sequence,
             writer_id: entry.version.writer,
@@ -100,9 +97,15 @@ impl Table {
     /// The session lives where the import says; turns that run elsewhere go on there.
     fn adopt(&mut self, now: Instant, slot: u32, import: &Import<'_>, left: Duration) {
         let known = self.entry(slot).is_some_and(|entry| entry.committed);
+        let began = *self.began.get_or_insert(now);
+        let seconds = u32::try_from(now.saturating_duration_since(began).as_secs()).unwrap_or(u32::MAX);
         if let Some(entry) = &mut self.entries[slot as usize].entry {
+            let (moved, was_bound) = (entry.target != import.target, entry.committed);
             entry.committed = true;
             entry.target = import.target;
+            if moved || !was_bound {
+                entry.tale.bound(seconds, moved && was_bound);
+            }
             entry.deadline = now + left;
         }
         let tokens = import.promised_tokens.or_else(|| (!known).then(|| self.promises.mean(now)));

@@ -56,7 +56,7 @@ impl Player {
     }
 
     fn hold(&mut self, id: &str, rank: WorkerRank, moves: Option<RebindReason>) {
-        let hold = self.table.hold(self.now, id, rank, moves, 1000).unwrap();
+        let hold = self.table.hold(self.now, id, rank, moves, (1000, 0)).unwrap();
         self.holds.push(hold);
     }
 
@@ -204,11 +204,11 @@ fn a_table_full_of_running_turns_binds_no_more() {
     // In the peer's trace the third session of such a table is an error.
     let mut table = table(2);
     let now = Instant::now();
-    let a = table.hold(now, "a", rank(1, 0), None, 10).unwrap();
-    table.hold(now, "b", rank(1, 0), None, 10).unwrap();
-    assert_eq!(table.hold(now, "c", rank(1, 0), None, 10), None);
+    let a = table.hold(now, "a", rank(1, 0), None, (10, 0)).unwrap();
+    table.hold(now, "b", rank(1, 0), None, (10, 0)).unwrap();
+    assert_eq!(table.hold(now, "c", rank(1, 0), None, (10, 0)), None);
     table.release(now, a, rank(1, 0));
-    assert!(table.hold(now, "c", rank(1, 0), None, 10).is_some());
+    assert!(table.hold(now, "c", rank(1, 0), None, (10, 0)).is_some());
 }
 
 #[test]
@@ -226,11 +226,11 @@ fn turns_follow_a_move_before_it_is_committed() {
     let mut table = table(10);
     let now = Instant::now();
     let (old, new) = (rank(1, 0), rank(2, 0));
-    let first = table.hold(now, "s", old, None, 10).unwrap();
+    let first = table.hold(now, "s", old, None, (10, 0)).unwrap();
     table.commit(now, first, old);
-    let moving = table.hold(now, "s", new, Some(RebindReason::WorkerFailed), 10).unwrap();
+    let moving = table.hold(now, "s", new, Some(RebindReason::WorkerFailed), (10, 0)).unwrap();
     assert_eq!(place(&table, now), Some((new, true)));
-    let follower = table.hold(now, "s", new, None, 10).unwrap();
+    let follower = table.hold(now, "s", new, None, (10, 0)).unwrap();
     // The first mover gives up; the follower carries the move through, which counts once.
     table.release(now, moving, new);
     assert_eq!(table.find(now, "s").unwrap().target, new);
@@ -246,10 +246,10 @@ fn a_move_that_fails_leaves_the_binding() {
     let mut table = table(10);
     let now = Instant::now();
     let (old, new) = (rank(1, 0), rank(2, 0));
-    let first = table.hold(now, "s", old, None, 10).unwrap();
+    let first = table.hold(now, "s", old, None, (10, 0)).unwrap();
     table.commit(now, first, old);
     table.release(now, first, old);
-    let moving = table.hold(now, "s", new, Some(RebindReason::Overloaded), 10).unwrap();
+    let moving = table.hold(now, "s", new, Some(RebindReason::Overloaded), (10, 0)).unwrap();
     table.release(now, moving, new);
     assert_eq!(place(&table, now), Some((old, false)));
     assert_eq!((table.bindings(old), table.bindings(new)), (1, 0));
@@ -260,9 +260,9 @@ fn a_move_given_up_while_the_old_turn_runs_takes_the_promise_back() {
     let mut table = table(10);
     let now = Instant::now();
     let (old, new) = (rank(1, 0), rank(2, 0));
-    let first = table.hold(now, "s", old, None, 10).unwrap();
+    let first = table.hold(now, "s", old, None, (10, 0)).unwrap();
     table.commit(now, first, old);
-    let moving = table.hold(now, "s", new, Some(RebindReason::Draining), 10).unwrap();
+    let moving = table.hold(now, "s", new, Some(RebindReason::Draining), (10, 0)).unwrap();
     assert_eq!((table.bindings(old), table.bindings(new)), (0, 1));
     table.release(now, moving, new);
     assert_eq!((table.bindings(old), table.bindings(new)), (1, 0));
@@ -274,13 +274,13 @@ fn promises_add_up_fade_and_end_with_the_session() {
     let now = Instant::now();
     let later = now + Duration::from_secs(600);
     for (id, tokens) in [("a", 1000), ("b", 3000)] {
-        let hold = table.hold(now, id, rank(1, 0), None, tokens).unwrap();
+        let hold = table.hold(now, id, rank(1, 0), None, (tokens, 0)).unwrap();
         table.commit(now, hold, rank(1, 0));
         table.release(now, hold, rank(1, 0));
     }
     let tokens = |table: &Table, at| table.promised_tokens(at, rank(1, 0)).round() as u32;
     assert_eq!((tokens(&table, now), tokens(&table, later)), (4000, 2000));
-    let hold = table.hold(later, "a", rank(1, 0), None, 5000).unwrap();
+    let hold = table.hold(later, "a", rank(1, 0), None, (5000, 0)).unwrap();
     assert_eq!(tokens(&table, later), 6500, "the new prompt takes the place of the old");
     table.release(later, hold, rank(1, 0));
     table.forget_ranks(later, |gone| gone == rank(1, 0));
@@ -291,7 +291,7 @@ fn promises_add_up_fade_and_end_with_the_session() {
 fn a_session_that_ends_is_forgotten_with_its_last_turn() {
     let mut table = table(10);
     let now = Instant::now();
-    let [first, second] = [(); 2].map(|()| table.hold(now, "s", rank(1, 0), None, 10).unwrap());
+    let [first, second] = [(); 2].map(|()| table.hold(now, "s", rank(1, 0), None, (10, 0)).unwrap());
     table.commit(now, first, rank(1, 0));
     assert!(table.unbind(now, "s"));
     table.release(now, first, rank(1, 0));
@@ -300,10 +300,10 @@ fn a_session_that_ends_is_forgotten_with_its_last_turn() {
     assert_eq!((place(&table, now), table.closed), (None, 1));
     assert!(!table.unbind(now, "s"));
     // One that goes on after all is kept.
-    let third = table.hold(now, "s", rank(1, 0), None, 10).unwrap();
+    let third = table.hold(now, "s", rank(1, 0), None, (10, 0)).unwrap();
     table.commit(now, third, rank(1, 0));
     table.unbind(now, "s");
-    let fourth = table.hold(now, "s", rank(1, 0), None, 10).unwrap();
+    let fourth = table.hold(now, "s", rank(1, 0), None, (10, 0)).unwrap();
     table.release(now, third, rank(1, 0));
     table.release(now, fourth, rank(1, 0));
     assert!(place(&table, now).is_some());
@@ -315,7 +315,7 @@ fn a_session_costs_at_most_200_bytes_and_its_id() {
     for sessions in [1000_u32, 40_000, 65_536] {
         let mut table = table(65_536);
         for session in 0..sessions {
-            let hold = table.hold(now, &session.to_string(), rank(1, 0), None, 10).unwrap();
+            let hold = table.hold(now, &session.to_string(), rank(1, 0), None, (10, 0)).unwrap();
             table.commit(now, hold, rank(1, 0));
             table.release(now, hold, rank(1, 0));
         }
@@ -324,4 +324,37 @@ fn a_session_costs_at_most_200_bytes_and_its_id() {
         let limit = if sessions == 65_536 { 200 } else { 400 };
         assert!(each <= limit, "{each} bytes per session of {sessions}");
     }
+}
+
+#[test]
+fn sessions_are_told_with_how_they_fared() {
+    let (now, here, there) = (Instant::now(), rank(1, 0), rank(2, 1));
+    let mut table = Table::new(&AffinityConfig::default(), Duration::from_secs(100));
+    let mut turn = |id: &str, at: u64, to: WorkerRank, moves: Option<RebindReason>, tokens: (u32, u32)| {
+        let at = now + Duration::from_secs(at);
+        let hold = table.hold(at, id, to, moves, tokens).unwrap();
+        table.commit(at, hold, to);
+        table.release(at, hold, to);
+    };
+    turn("long", 0, here, None, (1000, 0));
+    turn("long", 10, here, None, (3000, 1000));
+    turn("short", 20, here, None, (500, 250));
+    turn("long", 30, there, Some(RebindReason::WorkerFailed), (4000, 3000));
+    let later = now + Duration::from_secs(50);
+    let (all, next) = table.sessions(later, "", 10, (0, 100));
+    assert_eq!((all.found, next), (2, None));
+    let [long, short] = &all.longest[..] else { panic!("{all:?}") };
+    assert_eq!((&*long.session, long.rank, long.turns, long.rebinds), ("long", there, 3, 1));
+    assert_eq!((long.context_tokens, long.hit_rate), (4000, Some(0.5)));
+    assert_eq!((long.bound_for, long.idle), (Duration::from_secs(20), Duration::from_secs(20)));
+    assert_eq!((short.context_tokens, short.rebinds, short.running), (500, 0, 0));
+    assert_eq!(short.bound_for, Duration::from_secs(30));
+    // In pieces, by name, and not after their time.
+    let (first, next) = table.sessions(later, "o", 1, (0, 1));
+    assert_eq!((first.found, next), (1, Some(1)));
+    let mut both = first;
+    both.merge(table.sessions(later, "o", 1, (1, 1)).0, 1);
+    assert_eq!((both.found, both.longest.len(), &*both.longest[0].session), (2, 1, "long"));
+    assert_eq!(table.sessions(later, "sho", 10, (0, 100)).0.found, 1);
+    assert_eq!(table.sessions(now + Duration::from_secs(125), "", 10, (0, 100)).0.found, 1);
 }

@@ -231,8 +231,9 @@ impl Core {
         self.announce(request, rank, cached_tokens, booking);
         let affinity = match session {
             None => AffinityOutcome::None,
-            Some(id) => self.hold(now, request, id, binding, (rank, moves), booking),
+            Some(id) => self.hold(now, request, id, binding, (rank, moves), (cached_tokens, booking)),
         };
+        self.fleet.given(rank, request.isl_tokens, cached_tokens);
         self.count(request, &choice, cached_tokens, affinity);
         let names = (request.id.unwrap_or_default(), request.session.unwrap_or_default());
         let decision = self.decisions.record(now, names, candidates, |decision| {
@@ -318,10 +319,10 @@ impl Core {
         session: &str,
         binding: Option<Binding>,
         (rank, moves): (WorkerRank, Option<RebindReason>),
-        booking: BookingId,
+        (cached_tokens, booking): (u32, BookingId),
     ) -> AffinityOutcome {
         let Some(table) = &mut self.affinity else { return AffinityOutcome::None };
-        let hold = table.hold(now, session, rank, moves, request.isl_tokens);
+        let hold = table.hold(now, session, rank, moves, (request.isl_tokens, cached_tokens));
         if let Some(booking) = self.load.touch(booking) {
             booking.hold = hold;
         }

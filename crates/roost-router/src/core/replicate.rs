@@ -13,7 +13,7 @@ use crate::policy::Preference;
 use crate::replica::{
     Applied, BindingEvent, Identity, Outbound, SequenceBegun, SequenceEvent, SequenceStep, Version,
 };
-use crate::{BookingId, Request, SavedBinding};
+use crate::{BookingId, Request, SavedBinding, Sessions};
 
 impl Core {
     /// From now on this core tells others what `identity` says; see [`Core::take_outbound`].
@@ -102,6 +102,21 @@ impl Core {
             saved.extend(self.waiting.all(now));
         }
         (saved, next)
+    }
+
+    /// Returns the bound sessions with `part` in their names among `count` places of the table from `from` on, those
+    /// with the longest context, at most `limit`; and the number to go on with, if any.
+    pub fn sessions(
+        &self,
+        now: Instant,
+        part: &str,
+        limit: usize,
+        (from, count): (u32, usize),
+    ) -> (Sessions, Option<u32>) {
+        match &self.affinity {
+            Some(table) => table.sessions(now, part, limit, (from, count)),
+            None => (Sessions::default(), None),
+        }
     }
 
     /// Takes over what another frontend, or a worker, says of a request that was not placed here. `teller` is the
