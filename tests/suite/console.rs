@@ -304,8 +304,8 @@ fn save(browser: &mut Chromium, name: &str) -> Result<()> {
 #[ignore = "makes the pictures of docs/console.md"]
 async fn pictures() -> Result<()> {
     for (workers, dp_size, height, names) in [
-        (8, 2, 1500, &[("light", "console-light.png"), ("dark", "console-dark.png")][..]),
-        (63, 8, 760, &[("light", "console-500.png")]),
+        (8, 2, 1060, &[("light", "console-light.png"), ("dark", "console-dark.png")][..]),
+        (63, 8, 620, &[("light", "console-500.png")]),
     ] {
         let Some(mut browser) = browser(1280, height)? else { return Ok(()) };
         let timing = roost_worker::MockTiming {
@@ -315,7 +315,7 @@ async fn pictures() -> Result<()> {
         let mut options = Options { dp_size, timing, ..Options::new(workers) };
         options.config.route.router.affinity.ttl = Some(std::time::Duration::from_secs(600));
         let cluster = options.start().await?;
-        let traffic = lively(&cluster, 220, 12);
+        let traffic = lively(&cluster, workers * 28, 12);
         let shots = async {
             block_in_place(|| {
                 browser.open(&format!("{}/console", address(&cluster)))?;
@@ -324,7 +324,11 @@ async fn pictures() -> Result<()> {
             })?;
             tokio::time::sleep(std::time::Duration::from_secs(40)).await;
             block_in_place(|| {
-                browser.click("#decision-list li:nth-child(2) .decision")?;
+                // One that was decided by cost.
+                browser.value(
+                    "[...document.querySelectorAll('.decision')].find((d) => d.innerText.includes('cost'))?.click()",
+                )?;
+                browser.value("document.querySelector('#sessions .scroll').style.maxHeight = '9rem'")?;
                 browser.value("scrollTo({top: 0, behavior: 'instant'})")?;
                 for (scheme, name) in names {
                     browser.prefer(scheme)?;

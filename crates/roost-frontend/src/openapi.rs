@@ -26,7 +26,7 @@ pub(crate) fn document(http: &Http) -> Response {
 
 fn is_served(path: &str, http: &Http) -> bool {
     let is_messages = path.starts_with(&Paths::default().messages);
-    let is_admin = path == "/busy_threshold" || path.starts_with("/debug/");
+    let is_admin = ["/busy_threshold", "/console/state"].contains(&path) || path.starts_with("/debug/");
     (http.messages_api || !is_messages) && (http.admin_api || !is_admin)
 }
 

@@ -5,7 +5,7 @@ use crate::{problem::Problem, resolve::Resolved, value::Value, values::Values};
 /// Names of those routes in the options `http-svc-…-path`.
 const ROUTES: [&str; 8] = ["chat", "cmp", "responses", "anthropic", "models", "health", "live", "metrics"];
 /// Routes that stay where they are.
-const FIXED: [&str; 8] = [
+const FIXED: [&str; 9] = [
     "/tokenize",
     "/v1/tokenize",
     "/detokenize",
@@ -14,6 +14,7 @@ const FIXED: [&str; 8] = [
     "/openapi.json",
     "/busy_threshold",
     "/debug/routing",
+    "/console",
 ];
 
 /// Where routes are found, each an absolute path; no two are the same.

@@ -32,7 +32,7 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     option(
         "admin-api-key",
         Kind::Text,
-        "Key of /busy_threshold and /debug/routing. Without one the keys of clients open them, too.",
+        "Key of /busy_threshold, /debug/routing and what /console shows. Without one the keys of clients open them, too.",
     )
     .secret(),
     option("admin-api-key-file", Kind::Path, "File of such keys."),

@@ -106,7 +106,7 @@ pub(crate) static OPTIONS: &[OptionSpec] = &[
     option("disable-frontend-nvext", Kind::Switch, "Of `nvext` in requests, take the cache salt only.")
         .env(&["DYN_DISABLE_FRONTEND_NVEXT"])
         .default("false"),
-    option("disable-frontend-admin-api", Kind::Switch, "Remove `/busy_threshold` and `/debug/routing`.")
+    option("disable-frontend-admin-api", Kind::Switch, "Remove `/busy_threshold`, `/debug/routing` and `/console`.")
         .env(&["DYN_DISABLE_FRONTEND_ADMIN_API"])
         .default("false"),
     option("enable-anthropic-api", Kind::Switch, "Serve the Messages API and its token counts.")

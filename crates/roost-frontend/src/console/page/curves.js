@@ -3,6 +3,8 @@
 import { element, number, percent, seconds, share } from "./text.js";
 
 const KEPT = 150;
+/// So many points fill a tile; fewer stand at its right.
+const WIDTH = 40;
 
 const TILES = [
   ["Running requests", (d) => [d.active], number],
@@ -20,7 +22,6 @@ export class Curves {
     this.tiles = TILES.map(([title, values, show, second]) => {
       const output = element("output");
       const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-      svg.setAttribute("viewBox", `0 0 ${KEPT - 1} 100`);
       svg.setAttribute("preserveAspectRatio", "none");
       svg.setAttribute("aria-hidden", "true");
       place.append(element("figure", { class: "tile" }, element("figcaption", {}, title), output, svg));
@@ -48,10 +49,12 @@ export class Curves {
       const [first, other] = last ? values(last) : [];
       output.textContent = show(first) + (second && other != null ? `, ${second} ${show(other)}` : "");
       const lines = this.points.map(values);
+      const width = Math.max(lines.length, WIDTH) - 1;
+      svg.setAttribute("viewBox", `0 0 ${width} 100`);
       const top = Math.max(...lines.flat().filter((value) => value != null), 1e-9);
       const paths = (lines[0] ?? []).map((_, which) => {
         const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
-        path.setAttribute("d", line(lines.map((values) => values[which]), top));
+        path.setAttribute("d", line(lines.map((values) => values[which]), top, width));
         if (which) path.setAttribute("class", "second");
         return path;
       });
@@ -60,7 +63,7 @@ export class Curves {
   }
 }
 
-function line(values, top) {
+function line(values, top, width) {
   let path = "";
   let drawing = false;
   values.forEach((value, at) => {
@@ -68,7 +71,7 @@ function line(values, top) {
       drawing = false;
       return;
     }
-    const x = KEPT - values.length + at;
+    const x = width + 1 - values.length + at;
     path += `${drawing ? "L" : "M"}${x} ${(97 - 92 * (value / top)).toFixed(1)}`;
     drawing = true;
   });
