@@ -8,12 +8,11 @@ use crate::{
     demo,
     demo::Demo,
     environment::Environment,
-    explain,
-    explain::Explain,
     file::FileValues,
     help, mock_worker,
     mock_worker::MockWorker,
     problem::{Problem, Problems},
+    questions::{self, Explain, Top},
     replay,
     replay::Replay,
     resolve, serve,
@@ -38,6 +37,8 @@ pub enum Command {
     Demo(Box<Demo>),
     /// Ask a running frontend about a request.
     Explain(Explain),
+    /// Show what a running frontend's fleet does.
+    Top(Top),
     /// Run a trace through the router, offline.
     Replay(Box<Replay>),
     /// Replay sessions against live endpoints.
@@ -133,7 +134,8 @@ fn run(
         "mock-worker" => Command::MockWorker(Box::new(mock_worker::build(&values, effective, notices))),
         "replay-routing" => Command::Replay(Box::new(replay::build(&values, environment)?)),
         "bench" => Command::Bench(Box::new(bench::build(&values)?)),
-        "explain" => Command::Explain(explain::build(&values)),
+        "explain" => Command::Explain(questions::explain(&values)),
+        "top" => Command::Top(questions::top(&values)),
         "demo" => Command::Demo(Box::new(demo::build(&values, effective, notices))),
         _ => Command::Serve(Box::new(serve::build(&values, effective, notices))),
     })

@@ -109,9 +109,24 @@ pub static DEMO: CommandSpec = CommandSpec {
 pub static EXPLAIN: CommandSpec = CommandSpec {
     name: "explain",
     about: "Ask a running frontend why a request or the turns of a session went where they went.",
-    sections: &[Section { title: "Question", key: "explain", options: explain::OPTIONS }],
+    sections: &[
+        Section { title: "Question", key: "explain", options: explain::EXPLAIN },
+        Section { title: "Frontend", key: "frontend", options: explain::FRONTEND },
+    ],
     reads_config_file: false,
     positional: Some("id"),
+};
+
+/// `roost top`: what the fleet does.
+pub static TOP: CommandSpec = CommandSpec {
+    name: "top",
+    about: "Show the workers, sessions and alarms of a running frontend in the terminal.",
+    sections: &[
+        Section { title: "View", key: "top", options: explain::TOP },
+        Section { title: "Frontend", key: "frontend", options: explain::FRONTEND },
+    ],
+    reads_config_file: false,
+    positional: Some("filter"),
 };
 
 /// `roost replay-routing`: what a trace would have met.
@@ -141,7 +156,8 @@ pub static BENCH: CommandSpec = CommandSpec {
 };
 
 /// Every command, in the order of the help.
-pub static COMMANDS: &[&CommandSpec] = &[&SERVE, &WORKER, &MOCK_WORKER, &DEMO, &EXPLAIN, &REPLAY, &BENCH];
+pub static COMMANDS: &[&CommandSpec] =
+    &[&SERVE, &WORKER, &MOCK_WORKER, &DEMO, &EXPLAIN, &TOP, &REPLAY, &BENCH];
 
 /// Name of the option that names the configuration file.
 pub(crate) const CONFIG: &str = general::CONFIG.name;

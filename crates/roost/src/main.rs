@@ -11,6 +11,7 @@ mod exits;
 mod explain;
 mod federation;
 mod fleet;
+mod frontend;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
 mod listeners;
@@ -23,6 +24,7 @@ mod settings;
 mod sglang;
 mod signals;
 mod store;
+mod top;
 mod transport;
 mod worker;
 
@@ -56,6 +58,7 @@ fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(Command::Replay(options)) => replay::run(&options),
         Ok(Command::Bench(options)) => bench::run(&options),
         Ok(Command::Explain(options)) => explain::run(&options),
+        Ok(Command::Top(options)) => top::run(&options),
         Err(problems) => {
             output::problem(&problems);
             return ExitCode::from(USAGE);

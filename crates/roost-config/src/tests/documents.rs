@@ -71,6 +71,7 @@ fn general_help_names_the_commands() {
           mock-worker  Run workers that behave like an engine's, without a model, for trials and tests.
           demo         Run a frontend and mock workers in one process and show a conversation.
           explain      Ask a running frontend why a request or the turns of a session went where they went.
+          top          Show the workers, sessions and alarms of a running frontend in the terminal.
           replay-routing Run a recorded or generated trace through the router over a simulated fleet, with any sets of options.
           bench        Replay agent sessions against OpenAI endpoints and measure them side by side.
           help         Help on a command.

@@ -185,7 +185,10 @@ fn explain_takes_its_question_without_a_flag() {
     let parse = |line: &str| crate::parse(line.split(' '), &Environment::default());
     for line in ["explain s-1 --url http://r:1", "explain --id s-1 --url=http://r:1"] {
         let Ok(Command::Explain(options)) = parse(line) else { panic!("{line}") };
-        assert_eq!((options.id.as_deref(), &*options.url, options.limit), (Some("s-1"), "http://r:1", 8));
+        assert_eq!(
+            (options.id.as_deref(), &*options.frontend.url, options.limit),
+            (Some("s-1"), "http://r:1", 8)
+        );
     }
     let Ok(Command::Explain(options)) = parse("explain") else { panic!("no question is one too") };
     assert_eq!(options.id, None);
