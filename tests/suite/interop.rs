@@ -1,5 +1,7 @@
 //! Both directions against an unmodified Dynamo 1.6.1: file discovery, TCP plane, ZMQ events.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -220,6 +222,8 @@ async fn our_worker_serves_an_unmodified_dynamo_frontend() -> Result<()> {
     let found = ask(&format!("{long} and more"), false).send().await?.json()?;
     assert_eq!(worker_of(&found), worker_of(&first));
 
+    same_metrics(&cluster, address).await?;
+
     // The peer's client leaves: our engine hears of it.
     let mut leaving = Request::post(
         address,
@@ -235,5 +239,45 @@ async fn our_worker_serves_an_unmodified_dynamo_frontend() -> Result<()> {
         async || Ok(cluster.workers.iter().any(|worker| !worker.journal().cancellations().is_empty()));
     cluster.until("our worker hears of it", heard).await?;
     tokio::time::timeout(Duration::from_secs(60), cluster.stop_frontend()).await??;
+    Ok(())
+}
+
+/// The families of a metrics page: type, and names of labels.
+fn families(page: &str) -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let mut families = BTreeMap::new();
+    let mut name = "";
+    for line in page.lines() {
+        if let Some((family, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
+            name = family;
+            families.insert(name.to_owned(), (kind.to_owned(), BTreeSet::new()));
+        } else if let Some((_, labels)) = line.split_once('{').filter(|_| !line.starts_with('#')) {
+            let (_, of_family): &mut (String, BTreeSet<String>) =
+                families.get_mut(name).expect("series follow their family");
+            let labels = labels.split_once('}').map_or(labels, |(labels, _)| labels);
+            let names = labels.split("\",").filter_map(|label| label.split_once('=')).map(|(name, _)| name);
+            of_family.extend(names.filter(|label| *label != "le").map(str::to_owned));
+        }
+    }
+    families
+}
+
+/// What the file of the peer's families says is what this peer shows, and what both of us show is the same.
+async fn same_metrics(cluster: &Cluster, peer: SocketAddr) -> Result<()> {
+    let own = chat(cluster, "hello", json!({})).send().await?;
+    assert_eq!(own.status, 200, "{}", own.text());
+    let theirs = families(&Request::get(peer, "/metrics").send().await?.text());
+    let file: Value = serde_json::from_str(include_str!("../fixtures/http/metrics.json"))?;
+    let file = file["metrics"].as_array().context("families")?;
+    let unknown: Vec<&String> =
+        theirs.keys().filter(|name| !file.iter().any(|family| family["name"] == **name)).collect();
+    assert!(unknown.is_empty(), "families of the peer that the file does not know: {unknown:?}");
+    let ours = families(&cluster.get("/metrics").send().await?.text());
+    let mut compared = 0;
+    for (name, family) in &ours {
+        let Some(other) = theirs.get(name) else { continue };
+        assert_eq!(family, other, "{name}");
+        compared += 1;
+    }
+    assert!(compared > 60, "only {compared} families are on both pages");
     Ok(())
 }

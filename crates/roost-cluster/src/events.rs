@@ -11,6 +11,7 @@ mod feed;
 mod journal;
 mod kv;
 mod load;
+mod meter;
 mod publisher;
 mod query;
 mod sequence;
@@ -27,7 +28,9 @@ pub use query::{KvAnswer, KvQuery};
 pub use sequence::{SequenceBegun, SequenceEvent, SequenceStep};
 
 pub(crate) use feed::{Feed, FeedStats, Need};
-pub(crate) use subscription::{Meter, Origin, Received, Signal, Subscription};
+pub(crate) use meter::Meter;
+pub use meter::SocketStats;
+pub(crate) use subscription::{Origin, Received, Signal, Subscription};
 
 /// Why something that arrived on the event plane could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +38,9 @@ pub enum EventError {
     /// The message is not one of the event plane.
     #[error("not an event message: {0}")]
     Envelope(String),
+    /// The message is another's than it ought to be.
+    #[error("event message of somebody else: {0}")]
+    Identity(String),
     /// The envelope is fine, its payload is not.
     #[error("{what} cannot be decoded: {reason}")]
     Payload {

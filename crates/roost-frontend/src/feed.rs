@@ -155,7 +155,7 @@ impl Feed {
                 if let Some(pool) = pool.filter(|pool| pool.engine_of(rank.worker) == rank.worker) {
                     for event in &events {
                         let applied = pool.index.apply(event);
-                        self.shared.metrics.kv_applied(&applied);
+                        self.shared.metrics.kv_applied(&event.data, &applied);
                     }
                 }
             }
@@ -246,7 +246,7 @@ impl Feed {
         }
         let approximate =
             roost_kv::ApproximateIndex::new(route.approximate_ttl, APPROXIMATE_BLOCKS, Instant::now());
-        let pool = Pool::new(info.role, router, approximate, route.kv_events);
+        let pool = Pool::new(info.role, info.endpoint.clone(), router, approximate, route.kv_events);
         let mut set = Set {
             key: SetKey::of(info),
             role: info.role,

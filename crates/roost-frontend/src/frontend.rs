@@ -9,6 +9,7 @@ use roost_wire::Client;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::config::Config;
 use crate::feed::{Feed, Replicas};
@@ -90,6 +91,10 @@ impl Frontend {
         let serving =
             accept::serve(listeners, served, &shared.config.http, shared.metrics.clone(), leaving.clone());
         let mut serving = std::pin::pin!(serving);
+        let watched = AbortOnDropHandle::new(tokio::spawn({
+            let metrics = shared.metrics.clone();
+            async move { metrics.watch_runtime().await }
+        }));
         tokio::select! {
             () = &mut serving => {}
             () = shutdown.cancelled() => {}
@@ -122,6 +127,7 @@ impl Frontend {
             // While the workers are still known; a panic has been logged.
             let _kept = tokio::task::spawn_blocking(|| keeper.stop()).await;
         }
+        drop(watched);
         stop_feed.cancel();
         // It ends at once; if it has panicked, its side of the channel is gone as well.
         let _ended = fed.await;

@@ -7,11 +7,14 @@
 mod connections;
 mod curves;
 mod families;
+mod ingress;
 mod labels;
 mod model;
+mod overhead;
 mod prompt_cache;
 mod queue;
 mod request;
+mod runtime;
 mod sample;
 mod share;
 mod tiers;
@@ -26,11 +29,11 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
-use roost_kv::Applied;
+use roost_kv::{Applied, KvEventData};
 use roost_openai::ApiError;
 use roost_telemetry::{Error, Registry, buckets};
 
@@ -39,6 +42,7 @@ pub(crate) use curves::{Curves, Distribution};
 use families::Families;
 pub use labels::{Endpoint, ErrorType, Outcome, RequestKind, Stage, WorkerType};
 pub use model::{Migration, ModelMetrics};
+pub use overhead::Overhead;
 pub use request::RequestGuard;
 pub use sample::{PoolSample, Sample};
 
@@ -104,6 +108,7 @@ pub struct Metrics {
     models: Arc<Mutex<HashMap<Box<str>, Arc<ModelMetrics>>>>,
     sampled: Arc<Mutex<sample::Sampled>>,
     inflight: Arc<AtomicUsize>,
+    started: Instant,
 }
 
 impl Metrics {
@@ -117,6 +122,7 @@ impl Metrics {
             models: Arc::default(),
             sampled: Arc::default(),
             inflight: Arc::default(),
+            started: Instant::now(),
         })
     }
 
@@ -149,13 +155,35 @@ impl Metrics {
         self.families.ignored_fields.inc_by(count as u64);
     }
 
-    /// Counts a prompt that went through the prompt memory: its tokens, and how many an earlier turn had made.
-    pub fn prompt(&self, reused: usize, tokens: usize) {
-        self.families.prompt_cache.session.prompt(reused, tokens);
+    /// Counts a placement: what it cost, and if the worker with most of the prompt cached was not chosen, the `lost`
+    /// blocks by which it was ahead.
+    pub fn routed(&self, worker_type: WorkerType, overhead: Overhead, lost: f64) {
+        self.families.overhead.observe(overhead);
+        if lost > 0.0 {
+            self.families.router.overlap_lost[worker_type as usize].observe(lost);
+        }
     }
 
-    /// Counts what KV events changed in an index.
-    pub fn kv_applied(&self, applied: &Applied) {
+    /// Counts a request on the plane: how long it took to encode it, and from there until a worker had accepted it or
+    /// refused.
+    pub fn called(&self, encoding: Duration, sending: Duration) {
+        self.families.plane.queue.observe(encoding.as_secs_f64());
+        self.families.plane.send.observe(sending.as_secs_f64());
+    }
+
+    /// Counts a handover: the time from the end of the prompt's computation to the first token elsewhere.
+    pub fn transferred(&self, took: Duration) {
+        self.families.router.transfer.observe(took.as_secs_f64());
+    }
+
+    /// Watches the runtime it is polled on, until it is dropped.
+    pub async fn watch_runtime(&self) {
+        self.families.runtime.watch().await;
+    }
+
+    /// Counts what a KV event changed in an index.
+    pub fn kv_applied(&self, event: &KvEventData, applied: &Applied) {
+        self.families.ingress.kv_event(event, applied);
         let kv = &self.families.kv_blocks;
         kv.stored.inc_by(u64::from(applied.stored));
         kv.duplicate.inc_by(u64::from(applied.duplicate));
@@ -177,6 +205,7 @@ impl Metrics {
     /// Takes over what others count, just before a scrape: routers, indexes, planes. Series of workers that are in no
     /// sample any more are removed.
     pub fn sample(&self, sample: &Sample<'_>) {
+        self.families.runtime.up(self.started.elapsed());
         self.sampled.lock().take(&self.families, sample);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use roost_cluster::{Role, WorkerInfo};
+use roost_cluster::{EndpointId, Role, WorkerInfo};
 use roost_kv::{ApproximateIndex, Cut, Index, Overlap, SequenceHash, WorkerId};
 use roost_parser::ParserSpec;
 use roost_router::Router;
@@ -101,6 +101,8 @@ pub(crate) struct Assets {
 pub(crate) struct Pool {
     /// What the workers do.
     pub(crate) role: Role,
+    /// Where the first of them is served.
+    pub(crate) endpoint: EndpointId,
     /// Decisions.
     pub(crate) router: Router,
     /// Residency by the workers' events.
@@ -169,9 +171,16 @@ impl Model {
 }
 
 impl Pool {
-    pub(crate) fn new(role: Role, router: Router, approximate: ApproximateIndex, kv_events: bool) -> Self {
+    pub(crate) fn new(
+        role: Role,
+        endpoint: EndpointId,
+        router: Router,
+        approximate: ApproximateIndex,
+        kv_events: bool,
+    ) -> Self {
         Pool {
             role,
+            endpoint,
             router,
             index: Index::new(),
             approximate,
@@ -246,6 +255,14 @@ impl Pool {
     /// Whether a worker's events ought to come and do not.
     pub(crate) fn is_silent(&self, worker: WorkerId) -> bool {
         self.silent.load().contains(&worker)
+    }
+
+    /// Instances whose residency ought to be known from their own events and is not.
+    pub(crate) fn without_events(&self) -> usize {
+        match self.kv_events {
+            true => self.engines().instances().filter(|instance| !self.has_events(&instance.info)).count(),
+            false => 0,
+        }
     }
 
     /// Says whether a worker's events are missing. When they come again, guesses give way to them.

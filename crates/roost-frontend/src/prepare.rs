@@ -8,7 +8,7 @@ mod prompt;
 mod reading;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use roost_kv::{Blocks, hash};
@@ -65,6 +65,8 @@ pub(crate) struct Prepared {
     pub(crate) preferred: Vec<(String, f64)>,
     /// Hashed prompt.
     pub(crate) blocks: Blocks,
+    /// What the hashes took.
+    pub(crate) hashing: Duration,
     /// Expected output tokens, as hinted.
     pub(crate) expected_output_tokens: Option<u32>,
     /// The request as workers get it, but for its rank.
@@ -260,7 +262,7 @@ pub(crate) fn find(shared: &Shared, name: &str, session: &Session) -> Result<Arc
 /// A prompt as ids, with its hashes where they came along.
 struct PromptIds {
     ids: PromptTokens,
-    blocks: Option<Blocks>,
+    blocks: Option<(Blocks, Duration)>,
 }
 
 impl From<Vec<u32>> for PromptIds {
@@ -286,10 +288,10 @@ fn prompt_ids(
         shared.memory.forget(&model.mdcsum, id);
     }
     let prompt = prompt?;
-    shared.metrics.prompt(prompt.reused_tokens, prompt.ids.len());
+    model.metrics.prompt(prompt.reused_tokens, prompt.ids.len());
     finisher.rendered(prompt.rendering);
     finisher.tokenized(prompt.tokenizing);
-    Ok(PromptIds { ids: prompt.ids, blocks: Some(prompt.blocks) })
+    Ok(PromptIds { ids: prompt.ids, blocks: Some((prompt.blocks, prompt.hashing)) })
 }
 
 /// What keeps the KV cache of this request apart from that of others.
@@ -335,10 +337,13 @@ fn complete(
         // More than fits is capped to what fits: the answer then ends with `length`.
         asked.generation.limits.max_tokens = max_tokens.map(|max| max.min(room));
         let salt = salt(&session, &asked.generation);
-        let blocks = blocks.unwrap_or_else(|| Blocks::compute(&ids, model.cut, hash::seed(None, salt)));
+        let hashed = blocks.unwrap_or_else(|| {
+            let started = Instant::now();
+            (Blocks::compute(&ids, model.cut, hash::seed(None, salt)), started.elapsed())
+        });
         let engine = finisher.check(engine_request(&model, ids.clone(), &asked, &session, salt))?;
         let id = if is_alone { id.clone() } else { format!("{id}-{number}") };
-        prepared.push(placeable(id.into(), &model, &asked, &session, engine, blocks));
+        prepared.push(placeable(id.into(), &model, &asked, &session, engine, hashed));
         choices.extend(choices_of(&model, &mut asked, &ids));
     }
     finisher.prepared(lengths.iter().sum(), extras);
@@ -371,7 +376,7 @@ fn placeable(
     asked: &Asked,
     session: &Session,
     engine: EngineRequest,
-    blocks: Blocks,
+    (blocks, hashing): (Blocks, Duration),
 ) -> Prepared {
     let nvext = &asked.generation.nvext;
     let [pin, prefill_pin] = session.pins(nvext);
@@ -383,6 +388,7 @@ fn placeable(
         required: nvext.constraints.required.clone(),
         preferred: nvext.constraints.preferred.clone().into_iter().collect(),
         blocks,
+        hashing,
         expected_output_tokens: nvext.expected_output_tokens,
         priority: session.priority.or(nvext.priority).unwrap_or(0),
         strict_priority: session.strict_priority.or(nvext.strict_priority).unwrap_or(0),

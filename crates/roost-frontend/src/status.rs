@@ -192,16 +192,16 @@ pub(crate) fn metrics(shared: &Shared) -> Response {
     let pools = pools.pools.iter().map(|(name, version, pool)| PoolSample {
         model: name,
         version,
-        worker_type: match pool.role {
-            Role::Prefill => WorkerType::Prefill,
-            _ => WorkerType::Decode,
-        },
+        target: [&pool.endpoint.namespace, &pool.endpoint.component, &pool.endpoint.name],
+        without_events: pool.without_events(),
+        worker_type: WorkerType::of(pool.role),
         router: pool.router.snapshot(),
         index: pool.index.stats(),
     });
     shared.metrics.sample(&Sample {
         pools: pools.collect(),
         client: shared.client.stats(),
+        listener: shared.client.listener_stats(),
         cluster: shared.cluster.stats(),
         announced: shared.replicas.as_ref().map(|replicas| replicas.announcer.stats()).unwrap_or_default(),
         prepare_waiting: shared.pool.waiting(),

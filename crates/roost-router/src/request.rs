@@ -110,6 +110,9 @@ pub struct Placement {
     pub effective_blocks: f64,
     /// Prompt tokens that need not be computed: the effective blocks in tokens.
     pub cached_tokens: u32,
+    /// The same on the eligible rank that had most of the prompt; that of the session's own rank where its binding
+    /// decided.
+    pub best_cached_tokens: u32,
     /// What the session had to do with it.
     pub affinity: AffinityOutcome,
     /// Why.

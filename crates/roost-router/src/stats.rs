@@ -59,6 +59,8 @@ pub struct Stats {
     pub no_overlap_decisions: u64,
     /// Bookings of other frontends' requests dropped because nothing was heard of them.
     pub bookings_expired: u64,
+    /// Steps of other frontends' requests that were taken over.
+    pub sequences_applied: u64,
     /// Failures reported of workers, overload answers not included.
     pub worker_failures: u64,
 }

@@ -23,7 +23,7 @@ use crate::{
     line::Line,
     listener::{News, ResponseListener, Waiting},
     message::{ControlMessage, Prologue},
-    stats::{ClientCounters, ClientStats},
+    stats::{ClientCounters, ClientStats, ListenerStats},
     stream::{RawStream, ResponseStream, StreamError},
 };
 
@@ -133,6 +133,12 @@ impl Client {
     #[must_use]
     pub fn stats(&self) -> ClientStats {
         self.counters.values()
+    }
+
+    /// What has happened on the listener that workers call home to.
+    #[must_use]
+    pub fn listener_stats(&self) -> ListenerStats {
+        self.listener.stats()
     }
 
     /// Frames on all connections that are not acknowledged.

@@ -2,6 +2,7 @@ use std::{
     future::Future as _,
     io,
     pin::pin,
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 
@@ -11,6 +12,7 @@ use tokio::io::AsyncReadExt as _;
 use crate::{
     frame::{FrameError, TwoPart},
     message::ControlSignal,
+    stats::ListenerCounters,
     transport::Socket,
 };
 
@@ -29,6 +31,7 @@ pub(crate) struct Line {
     inbox: BytesMut,
     max_frame_bytes: usize,
     finished: bool,
+    counters: Arc<ListenerCounters>,
 }
 
 /// Why no frame can be had.
@@ -43,8 +46,8 @@ pub(crate) enum LineError {
 }
 
 impl Line {
-    pub(crate) fn new(socket: Socket, max_frame_bytes: usize) -> Self {
-        Self { socket, inbox: BytesMut::new(), max_frame_bytes, finished: false }
+    pub(crate) fn new(socket: Socket, max_frame_bytes: usize, counters: Arc<ListenerCounters>) -> Self {
+        Self { socket, inbox: BytesMut::new(), max_frame_bytes, finished: false, counters }
     }
 
     /// Changes the size of the largest acceptable frame.
@@ -62,7 +65,7 @@ impl Line {
             self.inbox.reserve(wanted.clamp(READ_ROOM, MAX_READ_ROOM));
             match ready!(pin!(self.socket.read_buf(&mut self.inbox)).poll(cx)) {
                 Ok(0) => return Poll::Ready(Err(LineError::Closed)),
-                Ok(_) => {}
+                Ok(read) => self.counters.received_bytes.add(read as u64),
                 // TLS without a farewell is as closed as TCP.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                     return Poll::Ready(Err(LineError::Closed));

@@ -175,7 +175,7 @@ impl Acceptor {
                 return;
             }
         };
-        let mut line = Line::new(socket, MAX_HANDSHAKE_BYTES);
+        let mut line = Line::new(socket, MAX_HANDSHAKE_BYTES, Arc::clone(&self.counters));
         match time::timeout(self.config.handshake_timeout, read_subject(&mut line)).await {
             Ok(Some(subject)) => {
                 line.allow_frames(self.config.max_frame_bytes);

@@ -79,6 +79,8 @@ counters! {
         bad_handshakes,
         /// Errors of the listening socket.
         accept_errors,
+        /// Bytes read from workers' connections.
+        received_bytes,
     }
 }
 

@@ -109,7 +109,7 @@ impl Driver {
             let mut stats = self.shared.stats.lock();
             let nats = self.config.nats.as_ref().map(NatsClient::stats).unwrap_or_default();
             stats.undecodable_messages = self.meter.undecodable.load(Ordering::Relaxed) + nats.undecodable;
-            stats.kv_lag_ms = self.meter.kv_lag_ms.load(Ordering::Relaxed);
+            stats.take(&self.meter);
         }
     }
 

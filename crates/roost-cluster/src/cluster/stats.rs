@@ -1,8 +1,10 @@
 //! What has happened so far.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::events::FeedStats;
+use crate::events::{FeedStats, Meter, SocketStats};
+use crate::record::Topic;
 
 /// Counters (growing) and gauges (as of now) of the cluster view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +41,10 @@ pub struct ClusterStats {
     pub kv_lag_ms: u64,
     /// Gauge: workers that ought to have KV events and have none.
     pub workers_without_events: u64,
+    /// ZeroMQ sockets of KV events.
+    pub kv_sockets: SocketStats,
+    /// ZeroMQ sockets on which others tell of what they place.
+    pub sequence_sockets: SocketStats,
     /// Gauge: event publishers followed.
     pub subscriptions: u64,
     /// Gauge: event publishers that are connected.
@@ -52,6 +58,13 @@ pub struct ClusterStats {
 }
 
 impl ClusterStats {
+    /// Takes over what subscriptions count themselves.
+    pub(super) fn take(&mut self, meter: &Meter) {
+        self.kv_lag_ms = meter.kv_lag_ms.load(Relaxed);
+        meter.read(Topic::KvEvents, &mut self.kv_sockets);
+        meter.read(Topic::ActiveSequences, &mut self.sequence_sockets);
+    }
+
     /// Adds what a feed has counted between two moments.
     pub(super) fn add(&mut self, before: FeedStats, after: FeedStats) {
         self.kv_events += after.applied - before.applied;

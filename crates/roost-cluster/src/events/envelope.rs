@@ -85,7 +85,7 @@ impl Envelope {
             || sequence[..] != envelope.sequence.to_be_bytes()
             || topic[..] != *envelope.topic.as_bytes()
         {
-            return Err(wrong("frames do not agree with the envelope"));
+            return Err(EventError::Identity("its frames do not agree with its envelope".to_owned()));
         }
         Ok(envelope)
     }

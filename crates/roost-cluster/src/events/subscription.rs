@@ -1,7 +1,7 @@
 //! One subscription: connects, decodes, hands on, and connects again when the publisher goes away.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use roost_kv::KvEvent;
@@ -13,6 +13,7 @@ use super::binding::BindingEvent;
 use super::envelope::Envelope;
 use super::kv::decode_kv_events;
 use super::load::Load;
+use super::meter::Meter;
 use super::sequence::SequenceEvent;
 use crate::nats::{NatsClient, NatsEvent};
 use crate::record::Topic;
@@ -43,15 +44,6 @@ pub(crate) enum Origin {
     Zmq(EventSockets, String),
     /// A subject that publishers may share.
     Nats(NatsClient, String),
-}
-
-/// What all subscriptions count together.
-#[derive(Debug, Default)]
-pub(crate) struct Meter {
-    /// Messages that could not be used.
-    pub(crate) undecodable: AtomicU64,
-    /// Age of the newest message of KV events, milliseconds.
-    pub(crate) kv_lag_ms: AtomicU64,
 }
 
 /// Something from a subscription.
@@ -100,9 +92,11 @@ impl Subscription {
     async fn follow_socket(&self, sockets: &EventSockets, endpoint: &str) -> Result<(), Unheard> {
         let mut pause = FIRST_PAUSE;
         let mut failures = 0;
+        // Of the publisher, not of a connection: what passed between two of them is missing.
+        let mut last = None;
         loop {
             let begin = Instant::now();
-            let Err(error) = self.session(sockets, endpoint, &mut failures).await else {
+            let Err(error) = self.session(sockets, endpoint, (&mut failures, &mut last)).await else {
                 return Err(Unheard);
             };
             failures += 1;
@@ -115,6 +109,7 @@ impl Subscription {
             pause =
                 if begin.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
             sleep(pause).await;
+            self.meter.reconnects(self.topic);
         }
     }
 
@@ -123,11 +118,12 @@ impl Subscription {
         &self,
         sockets: &EventSockets,
         endpoint: &str,
-        failures: &mut u32,
+        (failures, last): (&mut u32, &mut Option<u64>),
     ) -> Result<(), ZmtpError> {
         let mut connection = Connection::subscribe(sockets, endpoint, self.topic.as_str()).await?;
         tracing::debug!(endpoint, topic = self.topic.as_str(), "subscribed");
         *failures = 0;
+        self.meter.connected(self.topic);
         if self.tell(Signal::Connected).await.is_err() {
             return Ok(());
         }
@@ -139,7 +135,11 @@ impl Subscription {
                     return if told.is_err() { Ok(()) } else { Err(error) };
                 }
             };
-            if self.pass_on(Envelope::from_frames(&frames), endpoint).await.is_err() {
+            let envelope = Envelope::from_frames(&frames);
+            if let Ok(envelope) = &envelope {
+                self.meter.message(self.topic, envelope.sequence, last);
+            }
+            if self.pass_on(envelope, endpoint).await.is_err() {
                 return Ok(());
             }
         }
@@ -150,7 +150,7 @@ impl Subscription {
         match envelope.and_then(|envelope| self.decode(&envelope)) {
             Ok(signal) => self.tell(signal).await,
             Err(error) => {
-                if self.meter.undecodable.fetch_add(1, Ordering::Relaxed) == 0 {
+                if self.meter.unusable(self.topic, &error) {
                     tracing::warn!(from, topic = self.topic.as_str(), %error,
                         "event message dropped; further ones are counted only");
                 }
@@ -165,7 +165,7 @@ impl Subscription {
 
     fn decode(&self, envelope: &Envelope) -> Result<Signal, EventError> {
         if envelope.publisher_id != self.publisher_id || envelope.topic != self.topic.as_str() {
-            return Err(EventError::Envelope(format!(
+            return Err(EventError::Identity(format!(
                 "publisher {:x} of {:?} instead of {:x}",
                 envelope.publisher_id, envelope.topic, self.publisher_id
             )));

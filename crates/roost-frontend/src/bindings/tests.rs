@@ -30,7 +30,8 @@ fn registry(role: Role) -> Registry {
         router.worker_joined(Worker { id: WorkerId(id), ranks: 4, ..Worker::default() });
     }
     let approximate = ApproximateIndex::new(Duration::from_secs(1), 1, Instant::now());
-    let pool = Pool::new(roost_cluster::Role::Aggregated, router, approximate, true);
+    let endpoint = roost_cluster::EndpointId::new("ns", "backend", "generate");
+    let pool = Pool::new(roost_cluster::Role::Aggregated, endpoint, router, approximate, true);
     Registry { pools: vec![("a/b".into(), "sum".into(), Arc::new(pool))], ..Registry::default() }
 }
 

@@ -13,6 +13,7 @@ use super::Request;
 use super::answer::Answer;
 use super::leg::Leg;
 use crate::failure::Failure;
+use crate::metrics::{Overhead, WorkerType};
 use crate::models::{Engine, Instance, Pool};
 
 /// How long a worker that has left discovery may still take to accept a call: one that leaves in good order does so
@@ -81,11 +82,17 @@ impl Request<'_> {
     ) -> Result<Seat, Failure> {
         let mut waiting = None;
         let (placement, lease) = loop {
+            let began = Instant::now();
             let overlap = overlap();
+            let found = Instant::now();
             let request = self.route_request(pool, &overlap, wish, tried);
             let submitted = pool.router.submit(&request, waiting.take());
+            let (finding, scheduling) = (found - began, found.elapsed());
             match submitted.map_err(|rejection| Failure::rejected(&rejection))? {
-                Submission::Placed(placement, lease) => break (placement, lease),
+                Submission::Placed(placement, lease) => {
+                    self.count(pool, &placement, finding, scheduling);
+                    break (placement, lease);
+                }
                 Submission::Waits(turn) => waiting.insert(turn).turn().await,
             }
         };
@@ -93,6 +100,14 @@ impl Request<'_> {
         let instance =
             engine.pick(Instant::now(), wish.pin.worker, &tried.instances).ok_or_else(Failure::gone)?;
         Ok(Seat { placement, lease, engine, instance })
+    }
+
+    fn count(&self, pool: &Pool, placement: &Placement, finding: Duration, scheduling: Duration) {
+        let worker_type = WorkerType::of(pool.role);
+        let overhead = Overhead { hashing: self.prepared.hashing, finding, scheduling };
+        let lost = placement.best_cached_tokens.saturating_sub(placement.cached_tokens);
+        let block_size = f64::from(self.prepared.blocks.cut.block_size.max(1));
+        self.shared.metrics.routed(worker_type, overhead, f64::from(lost) / block_size);
     }
 
     /// The request as the pool's router sees it.
@@ -146,12 +161,14 @@ impl Request<'_> {
                 None => Err(booking.failed(Failure::gone(), tried)),
             };
         }
+        let began = Instant::now();
         let target = &instance.info.target;
         let codec = crate::plane::codec(target.codec);
         let body = body.encode(codec, self.token_format()).map_err(|e| Failure::encode(&e))?;
         let target = crate::plane::target(target);
         let metadata = self.prepared.session.metadata.as_deref();
         let call = Call { metadata, ..Call::new(&self.prepared.id, body) };
+        let encoded = Instant::now();
         let call = self.shared.client.call(&target, call);
         let farewell = async {
             instance.gone.cancelled().await;
@@ -162,6 +179,7 @@ impl Request<'_> {
             called = call => called.map_err(|error| Failure::call(&error)),
             () = farewell => Err(Failure::gone()),
         };
+        self.shared.metrics.called(encoded - began, encoded.elapsed());
         let booking = Booking { lease, engine: Arc::clone(&engine), instance: Arc::clone(&instance) };
         match called {
             Ok(stream) => Ok(Leg { stream: Answer::Plane(stream), placement, booking }),

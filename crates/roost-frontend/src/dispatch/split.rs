@@ -33,6 +33,8 @@ struct Beside<'a> {
     prefill: Option<PrefillLeg>,
     pool: &'a Arc<Pool>,
     deadline: Option<Instant>,
+    /// When the prompt was computed.
+    computed: Option<Instant>,
 }
 
 impl Request<'_> {
@@ -71,9 +73,13 @@ impl Request<'_> {
         let message = self.progress.prefill(&prepared.engine, prefill_rank, &handoff);
         let leg = self.call(prefill, &message, tried).await.map_err(Failure::in_prefill)?;
         let mut prefill = PrefillLeg::new(leg);
+        let mut computed = None;
         if handoff.bootstrap.is_none() {
             match within(deadline, prefill.result()).await {
-                Ok(result) => handoff = Handoff::from_result(result),
+                Ok(result) => {
+                    handoff = Handoff::from_result(result);
+                    computed = Some(Instant::now());
+                }
                 Err(failure) => return Err(prefill.failed(failure, tried).into()),
             }
         }
@@ -82,7 +88,7 @@ impl Request<'_> {
         if let Some(router) = message.router_config_override.as_mut().filter(|_| keeps) {
             router.overlap_score_credit = None;
         }
-        let mut beside = Beside { prefill: Some(prefill), pool, deadline };
+        let mut beside = Beside { prefill: Some(prefill), pool, deadline, computed };
         let call = self.call(decode, &message, tried);
         let mut leg = match beside.wait(self, call).await {
             Ok(Ok(leg)) => leg,
@@ -91,6 +97,9 @@ impl Request<'_> {
         };
         match beside.wait(self, leg.first_output()).await {
             Ok(Ok(first)) => {
+                if let Some(computed) = beside.computed {
+                    self.shared.metrics.transferred(computed.elapsed());
+                }
                 leg.booking.lease.committed();
                 let decode = &prepared.model.pool;
                 if keeps && !decode.has_events(leg.booking.info()) {
@@ -158,8 +167,10 @@ impl Beside<'_> {
                         if let Some(leg) = self.prefill.take() {
                             leg.done(self.pool, request.prepared);
                         }
+                        let now = Instant::now();
+                        self.computed.get_or_insert(now);
                         let limit = request.shared.config.route.kv_transfer;
-                        let transfer = limit.map(|limit| Instant::now() + limit);
+                        let transfer = limit.map(|limit| now + limit);
                         self.deadline = [self.deadline, transfer].into_iter().flatten().min();
                     }
                 },

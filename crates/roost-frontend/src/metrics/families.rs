@@ -4,10 +4,13 @@ use prometheus::{Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntG
 use roost_telemetry::{Error, Name, Registry, buckets};
 
 use super::{
-    MetricsOptions, Stage,
+    MetricsOptions, Stage, WorkerType,
     connections::{self, ConnectionFamilies},
+    ingress::IngressFamilies,
+    overhead::OverheadFamilies,
     prompt_cache::PromptCacheFamilies,
     queue::QueueFamilies,
+    runtime::RuntimeFamilies,
     worker::Workers,
 };
 
@@ -72,6 +75,9 @@ pub(super) struct Families {
     pub(super) prepare_waiting: IntGauge,
     pub(super) held: IntGauge,
     pub(super) prompt_cache: PromptCacheFamilies,
+    pub(super) ingress: IngressFamilies,
+    pub(super) overhead: OverheadFamilies,
+    pub(super) runtime: RuntimeFamilies,
 }
 
 /// Facts of a model from its card.
@@ -96,6 +102,9 @@ pub(super) struct RouterFamilies {
     pub(super) inter_token_latency: Histogram,
     pub(super) output_tokens: Histogram,
     pub(super) hit_rate: Histogram,
+    pub(super) transfer: Histogram,
+    /// By [`WorkerType`](super::WorkerType).
+    pub(super) overlap_lost: [Histogram; 2],
     input_tokens: HistogramVec,
     reused: IntCounterVec,
     best: IntCounterVec,
@@ -147,6 +156,10 @@ pub(super) struct PlaneFamilies {
     pub(super) failures: IntCounterVec,
     pub(super) inflight: IntGauge,
     pub(super) first_item: Histogram,
+    pub(super) queue: Histogram,
+    pub(super) send: Histogram,
+    pub(super) received_bytes: IntCounter,
+    pub(super) accept_pauses: IntCounter,
     pub(super) connections: IntGauge,
     pub(super) sent_bytes: IntCounter,
     pub(super) errors: IntCounter,
@@ -293,13 +306,16 @@ impl Families {
             )?,
             card: CardFamilies::register(r)?,
             router: RouterFamilies::register(r, options)?,
-            workers: Workers::register(r)?,
+            workers: Workers::register(r, options)?,
             pool: PoolFamilies::register(r)?,
             queue: QueueFamilies::register(r)?,
             kv_blocks: KvBlocks::register(r)?,
             plane: PlaneFamilies::register(r)?,
             cluster: ClusterFamilies::register(r)?,
             prompt_cache: PromptCacheFamilies::register(r)?,
+            ingress: IngressFamilies::register(r, options)?,
+            overhead: OverheadFamilies::register(r, options)?,
+            runtime: RuntimeFamilies::register(r, options.router_id)?,
             held: r.gauge(Full("roost_held_requests"), "Requests that wait for their model to become ready.")?,
             prepare_waiting: r.gauge(Full("roost_prepare_waiting"), "Requests that wait for a thread to render and tokenize.")?,
         })
@@ -340,6 +356,16 @@ impl RouterFamilies {
         };
         let of_model = |name, help| r.counter_vec(Name::Full(name), help, &ROUTER_MODEL);
         let with_type = ["dynamo_namespace", "dynamo_component", "worker_id", "router_id", "worker_type"];
+        let lost = r.histogram_vec(
+            Name::Full("dynamo_component_router_overlap_blocks_lost"),
+            "Blocks by which the worker with most of a prompt cached was ahead of the chosen one, where it was another.",
+            &with_type,
+            &buckets::exponential(0.25, 2.0, 16),
+        )?;
+        let lost = |kind| {
+            let values: Vec<&str> = identity.iter().map(String::as_str).chain([kind]).collect();
+            lost.with_label_values(&values)
+        };
         Ok(Self {
             started: counter(
                 "dynamo_component_router_requests_started_total",
@@ -369,6 +395,12 @@ impl RouterFamilies {
                 "Part of a prompt that the chosen worker is expected to have cached.",
                 &buckets::linear(0.0, 0.05, 21),
             )?,
+            transfer: histogram(
+                "dynamo_component_router_kv_transfer_estimated_latency_seconds",
+                "Seconds from the end of a prompt's computation to the first token from another worker.",
+                &buckets::logarithmic(0.001, 10.0, 15),
+            )?,
+            overlap_lost: [WorkerType::Prefill, WorkerType::Decode].map(|kind| lost(kind.as_str())),
             input_tokens: r.histogram_vec(
                 Name::Full("dynamo_component_router_input_sequence_tokens"),
                 "Tokens of a prompt.",
@@ -540,6 +572,24 @@ impl PlaneFamilies {
                 Name::Full("dynamo_request_plane_roundtrip_ttft_seconds"),
                 "Seconds from the routing of a request to the worker's first item.",
                 &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0],
+            )?,
+            queue: r.histogram(
+                Name::Full("dynamo_request_plane_queue_seconds"),
+                "Seconds to encode a request for its worker.",
+                &[0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0],
+            )?,
+            send: r.histogram(
+                Name::Full("dynamo_request_plane_send_seconds"),
+                "Seconds from there until the worker has accepted the request, or will not.",
+                &[0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0],
+            )?,
+            received_bytes: r.counter(
+                Name::Full("dynamo_transport_tcp_bytes_received_total"),
+                "Bytes of answers read from workers.",
+            )?,
+            accept_pauses: r.counter(
+                Name::Full("dynamo_transport_tcp_accept_backoff_total"),
+                "Times that connections of workers could not be accepted for a moment.",
             )?,
             connections: r.gauge(Name::Full("roost_plane_connections"), "Open connections to workers.")?,
             sent_bytes: r.counter(Name::Full("dynamo_transport_tcp_bytes_sent_total"), "Bytes of requests sent to workers.")?,

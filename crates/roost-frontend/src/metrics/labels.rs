@@ -1,5 +1,6 @@
 //! Label values, as enums.
 
+use roost_cluster::Role;
 use roost_router::RebindReason;
 
 /// A route that serves a model.
@@ -234,6 +235,14 @@ impl Stage {
 }
 
 impl WorkerType {
+    /// That of a pool of workers in this role.
+    pub(crate) const fn of(role: Role) -> Self {
+        match role {
+            Role::Prefill => Self::Prefill,
+            Role::Decode | Role::Aggregated | Role::Encode => Self::Decode,
+        }
+    }
+
     /// The label value.
     pub const fn as_str(self) -> &'static str {
         match self {

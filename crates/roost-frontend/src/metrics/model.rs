@@ -37,6 +37,8 @@ pub struct ModelMetrics {
     pub(super) router_input_tokens: Histogram,
     pub(super) router_reused: IntCounter,
     pub(super) cached_tiers: TierCounters,
+    tokenizer_cached: IntCounter,
+    tokenizer_uncached: IntCounter,
     migrations: [MigrationMetrics; Migration::ALL.len()],
     /// Answers that did not move because they were too long.
     pub(crate) too_long_to_migrate: IntCounter,
@@ -114,6 +116,8 @@ impl ModelMetrics {
             router_input_tokens: f.router.input_tokens(name, phase),
             router_reused: f.router.reused(name, phase),
             cached_tiers: TierCounters::new(&f.cached_by_tier, name),
+            tokenizer_cached: f.prompt_cache.cached_tokens.with_label_values(model),
+            tokenizer_uncached: f.prompt_cache.uncached_tokens.with_label_values(model),
             migrations: Migration::ALL.map(|migration| MigrationMetrics {
                 total: f.retries.with_label_values(&[migration.as_str(), name]),
                 duration: ["failure", "success"]
@@ -146,6 +150,13 @@ impl ModelMetrics {
         gauge.max_num_seqs.set(whole(runtime.max_num_seqs));
         gauge.max_num_batched_tokens.set(whole(runtime.max_num_batched_tokens));
         gauge.migration_limit.set(i64::from(card.migration_limit));
+    }
+
+    /// Counts a prompt that went through the prompt memory: its tokens, and how many an earlier turn had made.
+    pub fn prompt(&self, reused: usize, tokens: usize) {
+        self.families.prompt_cache.prompt(reused, tokens);
+        self.tokenizer_cached.inc_by(reused as u64);
+        self.tokenizer_uncached.inc_by(tokens.saturating_sub(reused) as u64);
     }
 
     /// Says whether the model can be served.

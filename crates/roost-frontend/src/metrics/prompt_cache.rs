@@ -1,6 +1,6 @@
 //! What the caches of the prompt path save.
 
-use prometheus::{IntCounter, IntGauge};
+use prometheus::{IntCounter, IntCounterVec, IntGauge};
 use roost_telemetry::{Error, Name, Registry};
 use roost_tokenizer::CacheStats;
 
@@ -10,7 +10,11 @@ const CACHES: [&str; 2] = ["session", "segment"];
 /// Handles of both caches.
 #[derive(Debug)]
 pub(super) struct PromptCacheFamilies {
-    pub(super) session: PromptCache,
+    prompt_hits: IntCounter,
+    prompt_misses: IntCounter,
+    pub(super) cached_tokens: IntCounterVec,
+    pub(super) uncached_tokens: IntCounterVec,
+    session: PromptCache,
     segment: PromptCache,
 }
 
@@ -46,7 +50,32 @@ impl PromptCacheFamilies {
             new_tokens: new.with_label_values(&[cache]),
             bytes: bytes.with_label_values(&[cache]),
         });
-        Ok(PromptCacheFamilies { session, segment })
+        let of_model = |name, help| r.counter_vec(Name::FixedFrontend(name), help, &["model"]);
+        Ok(PromptCacheFamilies {
+            prompt_hits: r.counter(
+                Name::FixedFrontend("tokenizer_cache_hits_total"),
+                "Chat prompts that go on from ids of an earlier turn.",
+            )?,
+            prompt_misses: r
+                .counter(Name::FixedFrontend("tokenizer_cache_misses_total"), "Chat prompts that do not.")?,
+            cached_tokens: of_model(
+                "tokenizer_cache_cached_tokens_total",
+                "Tokens of chat prompts whose ids an earlier turn had made.",
+            )?,
+            uncached_tokens: of_model(
+                "tokenizer_cache_uncached_tokens_total",
+                "Tokens of chat prompts whose ids no earlier turn had made.",
+            )?,
+            session,
+            segment,
+        })
+    }
+
+    /// A prompt of `tokens` was made, `reused` of them without encoding.
+    pub(super) fn prompt(&self, reused: usize, tokens: usize) {
+        let which = if reused > 0 { &self.prompt_hits } else { &self.prompt_misses };
+        which.inc();
+        self.session.prompt(reused, tokens);
     }
 
     /// Takes over what the segment cache counted since `before`, and how much both hold.
@@ -63,7 +92,7 @@ impl PromptCacheFamilies {
 
 impl PromptCache {
     /// A prompt of `tokens` was made, `reused` of them without encoding.
-    pub(super) fn prompt(&self, reused: usize, tokens: usize) {
+    fn prompt(&self, reused: usize, tokens: usize) {
         let which = if reused > 0 { &self.hits } else { &self.misses };
         which.inc();
         self.reused_tokens.inc_by(reused as u64);

@@ -34,7 +34,7 @@ impl QueueFamilies {
     pub(super) fn register(r: &Registry) -> Result<Self, Error> {
         let class = ["model", "worker_type", "policy_class"];
         let reason = ["model", "worker_type", "policy_class", "reason"];
-        let gauge = |name, help| r.gauge_vec(Name::Frontend(name), help, &class);
+        let gauge = |name, help| r.gauge_vec(Name::FixedFrontend(name), help, &class);
         Ok(Self {
             requests: gauge("router_queue_pending_requests", "Requests that wait in the router.")?,
             isl_tokens: gauge("router_queue_pending_isl_tokens", "Their prompt tokens.")?,
@@ -43,17 +43,17 @@ impl QueueFamilies {
                 "Of those, the tokens cached on some worker when they came.",
             )?,
             received: r.counter_vec(
-                Name::Frontend("router_admission_received_total"),
+                Name::FixedFrontend("router_admission_received_total"),
                 "Requests that came to the router, retries not counted.",
                 &class,
             )?,
             refused: r.counter_vec(
-                Name::Frontend("router_admission_rejected_total"),
+                Name::FixedFrontend("router_admission_rejected_total"),
                 "Requests refused while they waited: due_time_passed waited as long as they may.",
                 &reason,
             )?,
             full: r.counter_vec(
-                Name::Frontend("router_queue_backpressure_total"),
+                Name::FixedFrontend("router_queue_backpressure_total"),
                 "Requests refused because of what waits already: request_limit is the number of requests.",
                 &reason,
             )?,

@@ -7,7 +7,7 @@ use roost_cluster::{AnnouncerStats, ClusterStats};
 use roost_kv::{IndexStats, WorkerRank};
 use roost_router::{QueueSize, RebindReason, Snapshot, Stats};
 use roost_tokenizer::CacheStats;
-use roost_wire::ClientStats;
+use roost_wire::{ClientStats, ListenerStats};
 
 use super::queue::QueueSeries;
 use super::share::Share;
@@ -20,6 +20,8 @@ pub struct Sample<'a> {
     pub pools: Vec<PoolSample<'a>>,
     /// The request plane.
     pub client: ClientStats,
+    /// Where workers call home.
+    pub listener: ListenerStats,
     /// Discovery and events.
     pub cluster: ClusterStats,
     /// What was told to other frontends.
@@ -43,6 +45,10 @@ pub struct PoolSample<'a> {
     pub version: &'a str,
     /// Leg.
     pub worker_type: WorkerType,
+    /// Namespace, component and endpoint of its workers.
+    pub target: [&'a str; 3],
+    /// Workers whose cache is not known from their own events.
+    pub without_events: usize,
     /// Its router.
     pub router: Snapshot,
     /// Its index.
@@ -55,6 +61,7 @@ pub struct PoolSample<'a> {
 pub(super) struct Sampled {
     pools: HashMap<(Box<str>, Box<str>, WorkerType), PoolSeries>,
     client: ClientStats,
+    listener: ListenerStats,
     cluster: ClusterStats,
     announced: AnnouncerStats,
     segments: CacheStats,
@@ -87,6 +94,8 @@ struct PoolSeries {
     index_residencies: Share,
     index_bytes: Share,
     index_skipped: IntCounter,
+    sequences: IntCounter,
+    without_events: Share,
 }
 
 impl Sampled {
@@ -118,12 +127,20 @@ impl Sampled {
             is_there
         });
         self.take_client(families, &sample.client);
+        self.take_listener(families, sample.listener);
         self.take_cluster(families, &sample.cluster);
         self.take_announced(families, sample.announced);
         let before = std::mem::replace(&mut self.segments, sample.segments);
         families.prompt_cache.take(&before, &sample.segments, sample.session_bytes);
         families.prepare_waiting.set(whole(sample.prepare_waiting as u64));
         families.held.set(whole(sample.held as u64));
+    }
+
+    fn take_listener(&mut self, families: &Families, now: ListenerStats) {
+        let before = std::mem::replace(&mut self.listener, now);
+        let plane = &families.plane;
+        plane.received_bytes.inc_by(growth(before.received_bytes, now.received_bytes));
+        plane.accept_pauses.inc_by(growth(before.accept_errors, now.accept_errors));
     }
 
     fn take_client(&mut self, families: &Families, now: &ClientStats) {
@@ -153,6 +170,7 @@ impl Sampled {
 
     fn take_cluster(&mut self, families: &Families, now: &ClusterStats) {
         let before = std::mem::replace(&mut self.cluster, *now);
+        families.ingress.take(&before, now);
         let f = &families.cluster;
         let add =
             |counter: &IntCounter, of: fn(&ClusterStats) -> u64| counter.inc_by(growth(of(&before), of(now)));
@@ -227,6 +245,8 @@ impl PoolSeries {
             index_residencies: Share::of(f.index_residencies.with_label_values(pool_labels)),
             index_bytes: Share::of(f.index_bytes.with_label_values(pool_labels)),
             index_skipped: f.index_skipped.with_label_values(pool_labels),
+            sequences: families.ingress.applied(model, pool.target[0], worker_type),
+            without_events: Share::of(families.ingress.mismatched(model, pool.target, worker_type)),
         }
     }
 
@@ -269,6 +289,8 @@ impl PoolSeries {
         add(&self.non_max, |stats| stats.non_max_overlap_selections);
         add(&self.bookings_expired, |stats| stats.bookings_expired);
         add(&self.worker_failures, |stats| stats.worker_failures);
+        add(&self.sequences, |stats| stats.sequences_applied);
+        self.without_events.set(whole(pool.without_events as u64));
         self.index_blocks.set(whole(pool.index.blocks as u64));
         self.index_residencies.set(whole(pool.index.residencies as u64));
         self.index_bytes.set(whole(pool.index.bytes as u64));
@@ -286,6 +308,7 @@ impl PoolSeries {
             &mut self.index_blocks,
             &mut self.index_residencies,
             &mut self.index_bytes,
+            &mut self.without_events,
         ] {
             gauge.set(0);
         }
@@ -293,7 +316,7 @@ impl PoolSeries {
 }
 
 /// How much a counter grew; after a restart, all it has.
-fn growth(before: u64, now: u64) -> u64 {
+pub(super) fn growth(before: u64, now: u64) -> u64 {
     now.checked_sub(before).unwrap_or(now)
 }
 

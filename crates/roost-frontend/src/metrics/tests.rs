@@ -1,19 +1,20 @@
-//! The families against the peer's, the reference document, and the guard's books.
+//! The guard's books, and what is taken over from elsewhere.
+
+mod families;
 
 use std::{
-    fmt::Write as _,
     panic::{AssertUnwindSafe, catch_unwind},
     time::{Duration, Instant},
 };
 
-use expect_test::expect_file;
+use roost_cluster::events::SocketStats;
 use roost_kv::{WorkerId, WorkerRank};
 use roost_router::{RankSnapshot, RebindReason, Snapshot, Stats};
-use serde_json::Value;
 
 use super::*;
 
 const MODEL: &str = "org/model";
+const OF_COMPONENT: &str = "dynamo_component=\"backend\",dynamo_namespace=\"dynamo\"";
 
 struct Bench {
     registry: Registry,
@@ -78,131 +79,6 @@ fn rank(worker: u64) -> WorkerRank {
 
 fn of_model(family: &str) -> String {
     format!("dynamo_frontend_{family}{{model=\"{MODEL}\"}}")
-}
-
-fn peer() -> Vec<Value> {
-    let text = include_str!("../../../../tests/fixtures/http/metrics.json");
-    let fixture: Value = serde_json::from_str(text).expect("the fixture is JSON");
-    fixture["metrics"].as_array().expect("a list of families").clone()
-}
-
-fn peer_buckets(family: &Value) -> Vec<f64> {
-    let bounds = family["buckets"].as_array().into_iter().flatten();
-    bounds.filter_map(|bound| bound.as_str()?.parse().ok()).filter(|bound: &f64| bound.is_finite()).collect()
-}
-
-/// Families with more bounds than the peer's: its own are among them.
-const FINER: [&str; 5] = [
-    "dynamo_frontend_request_duration_seconds",
-    "dynamo_frontend_time_to_first_token_seconds",
-    "dynamo_frontend_input_sequence_tokens",
-    "dynamo_frontend_output_sequence_tokens",
-    "dynamo_frontend_cached_tokens",
-];
-
-#[test]
-fn families_that_the_peer_has_are_like_the_peers() {
-    let peer = peer();
-    let mut compared = 0;
-    for family in Bench::new().registry.families() {
-        let name = family.name.as_str();
-        let Some(theirs) = peer.iter().find(|theirs| theirs["name"] == name) else { continue };
-        compared += 1;
-        assert_eq!(theirs["type"], family.kind.as_str(), "{name}");
-        let labels: Vec<_> =
-            theirs["labels"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        assert_eq!(labels, family.labels, "{name}");
-        let bounds = peer_buckets(theirs);
-        if FINER.contains(&name) {
-            let missing: Vec<_> = bounds.iter().filter(|bound| !family.buckets.contains(bound)).collect();
-            assert!(missing.is_empty(), "{name} lacks {missing:?}");
-        } else {
-            assert_eq!(bounds, family.buckets, "{name}");
-        }
-    }
-    assert!(compared >= 50, "only {compared} families are the peer's");
-}
-
-#[test]
-fn series_of_the_guard_have_the_peers_label_values() {
-    let peer = peer();
-    let family =
-        |name: &str| peer.iter().find(|family| family["name"] == name).expect("the family is in the fixture");
-    let values = |name: &str, label: &str| -> Vec<String> {
-        let values =
-            family(name)["observed_label_values"][label].as_array().expect("a list of values").clone();
-        values.iter().map(|value| value.as_str().expect("a label value is text").to_owned()).collect()
-    };
-    let stages = values("dynamo_frontend_stage_duration_seconds", "stage");
-    for stage in Stage::ALL {
-        assert!(stages.contains(&stage.duration_label().to_owned()), "{stage:?}");
-    }
-    let endpoints = values("dynamo_frontend_requests_total", "endpoint");
-    for endpoint in Endpoint::ALL {
-        assert!(endpoints.contains(&endpoint.as_str().to_owned()), "{endpoint:?}");
-    }
-    let kinds = values("dynamo_frontend_requests_total", "request_type");
-    assert_eq!(RequestKind::ALL.map(RequestKind::as_str).to_vec(), kinds);
-    let error_types = values("dynamo_frontend_requests_total", "error_type");
-    let ours = Outcome::ALL.map(Outcome::error_type);
-    for error_type in &error_types {
-        assert!(ours.contains(&error_type.as_str()), "{error_type}");
-    }
-}
-
-#[test]
-fn the_reference_document_is_current() {
-    expect_file!["../../../../docs/metrics.md"].assert_eq(&document());
-}
-
-/// `docs/metrics.md`.
-fn document() -> String {
-    let registry = Registry::new("PREFIX");
-    registry.build_info("0.0.0").expect("the name is free");
-    Metrics::new(&registry, &MetricsOptions::default()).expect("names are unique");
-    let families = registry.families();
-    let real = |name: &str| name.replacen("PREFIX_", "dynamo_frontend_", 1);
-    let peer = peer();
-    let mut text = String::from(
-        "# Metrics\n\n<!-- Generated from the registered families. Run `UPDATE_EXPECT=1 cargo test -p roost-frontend \
-         metrics`. -->\n\n\
-         `GET /metrics` answers in the Prometheus text format 0.0.4, without authentication. Label values come from the \
-         deployment (cards, workers) and from fixed lists, never from requests; a request that names no known model \
-         counts as `unknown_model`. Series of a worker are removed at the first scrape after it has left.\n\n\
-         Families marked † follow `--metrics-prefix`; the others keep their names. Families of Dynamo have its names, \
-         types and labels, and at least its buckets: the sets of five histograms are finer, because agents' requests \
-         would otherwise all fall into one bucket or beyond the last. A variable such as `DYN_METRICS_TTFT_MAX` \
-         replaces such a set by Dynamo's logarithmic one.\n",
-    );
-    for (title, is_ours) in [("Dynamo's families", false), ("Families of roost", true)] {
-        let _ =
-            write!(text, "\n## {title}\n\n| Family | Type | Labels | Meaning |\n| --- | --- | --- | --- |\n");
-        for family in families.iter().filter(|family| family.name.starts_with("roost_") == is_ours) {
-            let mark = if family.name.starts_with("PREFIX_") { " †" } else { "" };
-            let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
-            let _ = writeln!(
-                text,
-                "| `{}`{mark} | {} | {} | {} |",
-                real(&family.name),
-                family.kind.as_str(),
-                labels.join(", "),
-                family.help
-            );
-        }
-    }
-    text.push_str("\n## Buckets\n\n| Family | Bounds |\n| --- | --- |\n");
-    for family in families.iter().filter(|family| !family.buckets.is_empty()) {
-        let bounds: Vec<String> = family.buckets.iter().map(ToString::to_string).collect();
-        let _ = writeln!(text, "| `{}` | {} |", real(&family.name), bounds.join(", "));
-    }
-    text.push_str("\n## Dynamo's families that are not exported\n\n");
-    for theirs in &peer {
-        let name = theirs["name"].as_str().expect("a family has a name");
-        if !families.iter().any(|family| real(&family.name) == name) {
-            let _ = writeln!(text, "- `{name}`");
-        }
-    }
-    text
 }
 
 #[test]
@@ -399,6 +275,8 @@ fn pool(stats: Stats, ranks: &[WorkerRank]) -> PoolSample<'static> {
         model: MODEL,
         version: "1",
         worker_type: WorkerType::Decode,
+        target: ["ns", "backend", "generate"],
+        without_events: 1,
         router: Snapshot { stats, ranks: ranks.collect(), ..Snapshot::default() },
         index: roost_kv::IndexStats { blocks: 9, bytes: 900, ..roost_kv::IndexStats::default() },
     }
@@ -470,6 +348,15 @@ fn series_of_a_worker_leave_with_it() {
     assert!(!text.contains("worker_id=\"1\""), "series of worker 1 are left");
     assert!(bench.registry.series() < with_both);
     bench.check(&format!("roost_worker_active_requests{}", of(2)), 2.0);
+    let registered = "dp_rank=\"0\"";
+    bench.check(
+        &format!(
+            "dynamo_component_router_worker_registered{{{registered},{OF_COMPONENT},router_worker_id=\"2\",\
+             worker_id=\"0\",worker_type=\"decode\"}}"
+        ),
+        1.0,
+    );
+    assert!(!text.contains("router_worker_id=\"1\""), "worker 1 is registered no more");
 }
 
 #[test]
@@ -488,10 +375,13 @@ fn the_planes_counters_are_taken_over() {
         ranks_forgotten: 3,
         ranks_with_holes: 1,
         kv_lag_ms: 40,
+        kv_sockets: SocketStats { messages: 5, connected: 1, started: 3, ..SocketStats::default() },
+        sequence_sockets: SocketStats { followed: 2, gaps: 4, ..SocketStats::default() },
         ..roost_cluster::ClusterStats::default()
     };
     for _ in 0..2 {
-        bench.metrics.sample(&Sample { client, cluster, prepare_waiting: 6, ..Sample::default() });
+        let listener = roost_wire::ListenerStats { received_bytes: 100, ..Default::default() };
+        bench.metrics.sample(&Sample { client, listener, cluster, prepare_waiting: 6, ..Sample::default() });
     }
     bench.check("roost_plane_calls_total", 4.0);
     bench.check("roost_plane_deadlines_total{wait=\"call_home\"}", 1.0);
@@ -503,13 +393,25 @@ fn the_planes_counters_are_taken_over() {
     bench.check("roost_kv_event_lag_milliseconds", 40.0);
     bench.check("roost_kv_events_total{result=\"applied\"}", 8.0);
     bench.check("roost_prepare_waiting", 6.0);
+    let component = format!("{{{OF_COMPONENT},worker_id=\"0\"}}");
+    bench.check(&format!("dynamo_component_router_kv_zmq_ingress_batches_total{component}"), 5.0);
+    let socket = |label| format!("{{{label},{OF_COMPONENT},worker_id=\"0\"}}");
+    let started = socket("action=\"started\"");
+    bench.check(&format!("dynamo_component_router_kv_zmq_ingress_lifecycle_total{started}"), 3.0);
+    let active = format!("{{{OF_COMPONENT},state=\"active\",worker_id=\"0\"}}");
+    bench.check(&format!("dynamo_component_router_kv_zmq_ingress_sources{active}"), 1.0);
+    let sequences = "dynamo_component_router_active_sequence_zmq_ingress";
+    bench.check(&format!("{sequences}_sources{component}"), 2.0);
+    bench.check(&format!("{sequences}_sequence_gaps_total{component}"), 4.0);
+    bench.check("dynamo_transport_tcp_bytes_received_total", 100.0);
+    assert!(bench.value("dynamo_component_uptime_seconds{worker_id=\"0\"}").is_some_and(|up| up >= 0.0));
 }
 
 #[test]
 fn what_the_prompt_caches_save() {
     let bench = Bench::new();
-    bench.metrics.prompt(0, 40);
-    bench.metrics.prompt(40, 45);
+    bench.model.prompt(0, 40);
+    bench.model.prompt(40, 45);
     let segments = roost_tokenizer::CacheStats {
         hits: 3,
         misses: 1,
@@ -531,6 +433,10 @@ fn what_the_prompt_caches_save() {
         bench.check(&format!("roost_prompt_cache_{name}{{cache=\"session\"}}"), session);
         bench.check(&format!("roost_prompt_cache_{name}{{cache=\"segment\"}}"), segment);
     }
+    bench.check("dynamo_frontend_tokenizer_cache_hits_total", 1.0);
+    bench.check("dynamo_frontend_tokenizer_cache_misses_total", 1.0);
+    bench.check(&of_model("tokenizer_cache_cached_tokens_total"), 40.0);
+    bench.check(&of_model("tokenizer_cache_uncached_tokens_total"), 45.0);
 }
 
 #[test]
@@ -540,7 +446,8 @@ fn small_counters() {
     bench.model.migrated(Migration::NewRequest);
     bench.model.migration_ended(Migration::NewRequest, Duration::from_millis(30), true);
     bench.model.ready(true);
-    bench.metrics.kv_applied(&Applied { stored: 5, skipped: 1, ..Applied::default() });
+    let orphans = Applied { stored: 5, skipped: 1, ..Applied::default() };
+    bench.metrics.kv_applied(&KvEventData::Stored { parent: None, blocks: Vec::new() }, &orphans);
     drop(bench.metrics.stage(Stage::Route));
     bench.check("roost_ignored_fields_total", 3.0);
     bench.check(
@@ -556,6 +463,67 @@ fn small_counters() {
     bench.check("roost_kv_blocks_total{change=\"stored\"}", 5.0);
     bench.check("dynamo_frontend_stage_duration_seconds_count{stage=\"route\"}", 1.0);
     bench.check_idle();
+}
+
+#[test]
+fn kv_events_count_by_what_came_of_them() {
+    let bench = Bench::new();
+    let stored = KvEventData::Stored { parent: None, blocks: Vec::new() };
+    let removed = KvEventData::Removed { blocks: Vec::new() };
+    let whole = Applied::default();
+    bench.metrics.kv_applied(&stored, &Applied { stored: 2, duplicate: 1, ..whole });
+    bench.metrics.kv_applied(&stored, &Applied { skipped: 1, ..whole });
+    bench.metrics.kv_applied(&removed, &Applied { removed: 2, ..whole });
+    bench.metrics.kv_applied(&removed, &Applied { removed: 1, unknown_removed: 1, ..whole });
+    bench.metrics.kv_applied(&removed, &Applied { unknown_removed: 1, ..whole });
+    bench.metrics.kv_applied(&KvEventData::Cleared, &whole);
+    for (kind, status, count) in [
+        ("stored", "ok", 1.0),
+        ("stored", "parent_block_not_found", 1.0),
+        ("removed", "ok", 1.0),
+        ("removed", "block_not_found", 2.0),
+        ("cleared", "ok", 1.0),
+    ] {
+        let labels = format!("{OF_COMPONENT},event_type=\"{kind}\",status=\"{status}\",worker_id=\"0\"");
+        bench.check(&format!("dynamo_component_kv_cache_events_applied{{{labels}}}"), count);
+    }
+    bench.check(
+        &format!(
+            "dynamo_component_kv_cache_event_warnings{{{OF_COMPONENT},warning_kind=\"duplicate_store\",worker_id=\"0\"}}"
+        ),
+        1.0,
+    );
+}
+
+#[test]
+fn what_a_placement_costs_and_gives_up() {
+    let bench = Bench::new();
+    let overhead = Overhead {
+        hashing: Duration::from_micros(500),
+        finding: Duration::from_micros(250),
+        scheduling: Duration::from_micros(250),
+    };
+    bench.metrics.routed(WorkerType::Prefill, overhead, 3.5);
+    bench.metrics.routed(WorkerType::Decode, overhead, 0.0);
+    for (name, sum) in
+        [("block_hashing", 1.0), ("indexer_find_matches", 0.5), ("scheduling", 0.5), ("total", 2.0)]
+    {
+        bench.check(&format!("dynamo_router_overhead_{name}_ms_count{{router_id=\"0\"}}"), 2.0);
+        bench.check(&format!("dynamo_router_overhead_{name}_ms_sum{{router_id=\"0\"}}"), sum);
+    }
+    let lost = |kind| format!("{OF_COMPONENT},router_id=\"0\",worker_id=\"0\",worker_type=\"{kind}\"");
+    let family = "dynamo_component_router_overlap_blocks_lost";
+    bench.check(&format!("{family}_sum{{{}}}", lost("prefill")), 3.5);
+    bench.check(&format!("{family}_count{{{}}}", lost("decode")), 0.0);
+    bench.metrics.called(Duration::from_millis(1), Duration::from_millis(250));
+    bench.check("dynamo_request_plane_queue_seconds_sum", 0.001);
+    bench.check("dynamo_request_plane_send_seconds_sum", 0.25);
+    bench.metrics.transferred(Duration::from_millis(500));
+    let router = format!("{OF_COMPONENT},router_id=\"0\",worker_id=\"0\"");
+    bench.check(
+        &format!("dynamo_component_router_kv_transfer_estimated_latency_seconds_sum{{{router}}}"),
+        0.5,
+    );
 }
 
 #[test]

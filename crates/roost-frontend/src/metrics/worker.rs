@@ -7,7 +7,7 @@ use prometheus::{Gauge, GaugeVec, IntGauge, IntGaugeVec};
 use roost_kv::WorkerRank;
 use roost_telemetry::{Error, Name, Registry};
 
-use super::{WorkerType, families::RANK};
+use super::{MetricsOptions, WorkerType, families::RANK, ingress::COMPONENT};
 
 /// Families per rank and the handles in use.
 #[derive(Debug)]
@@ -22,6 +22,9 @@ pub(super) struct Workers {
     busy: IntGaugeVec,
     quarantined: IntGaugeVec,
     draining: IntGaugeVec,
+    registered: IntGaugeVec,
+    /// Values of the first labels of `registered`.
+    identity: [String; COMPONENT.len()],
     known: RwLock<HashMap<(WorkerRank, WorkerType), Arc<WorkerGauges>>>,
 }
 
@@ -41,7 +44,9 @@ pub(super) struct WorkerGauges {
 }
 
 impl Workers {
-    pub(super) fn register(r: &Registry) -> Result<Self, Error> {
+    pub(super) fn register(r: &Registry, options: &MetricsOptions) -> Result<Self, Error> {
+        let registered: Vec<_> =
+            COMPONENT.into_iter().chain(["router_worker_id", "dp_rank", "worker_type"]).collect();
         let gauge = |name, help| r.gauge_vec(Name::FixedFrontend(name), help, &RANK);
         let own = |name, help| r.gauge_vec(Name::Full(name), help, &RANK);
         let fraction = |name, help| r.float_gauge_vec(Name::FixedFrontend(name), help, &RANK);
@@ -62,6 +67,12 @@ impl Workers {
             busy: own("roost_worker_busy", "1 while the rank is over a busy threshold.")?,
             quarantined: own("roost_worker_quarantined", "1 while the worker is avoided after a failure.")?,
             draining: own("roost_worker_draining", "1 while the worker is going down.")?,
+            registered: r.gauge_vec(
+                Name::Full("dynamo_component_router_worker_registered"),
+                "1 for each rank that the router knows.",
+                &registered,
+            )?,
+            identity: [options.namespace.clone(), options.component.clone(), options.router_id.to_string()],
             known: RwLock::default(),
         })
     }
@@ -88,6 +99,7 @@ impl Workers {
 
     fn make(&self, rank: WorkerRank, worker_type: WorkerType) -> WorkerGauges {
         let labels = labels(rank, worker_type);
+        self.registered.with_label_values(&self.registered(&labels)).set(1);
         let labels = &labels.each_ref().map(String::as_str);
         WorkerGauges {
             active_blocks: self.active_blocks.with_label_values(labels),
@@ -105,6 +117,7 @@ impl Workers {
 
     fn remove(&self, rank: WorkerRank, worker_type: WorkerType) {
         let labels = labels(rank, worker_type);
+        let _ = self.registered.remove_label_values(&self.registered(&labels));
         let labels = &labels.each_ref().map(String::as_str);
         let whole = [
             &self.active_blocks,
@@ -123,6 +136,10 @@ impl Workers {
         for family in [&self.last_ttft, &self.last_itl] {
             let _ = family.remove_label_values(labels);
         }
+    }
+
+    fn registered<'a>(&'a self, rank: &'a [String; RANK.len()]) -> Vec<&'a str> {
+        self.identity.iter().chain(rank).map(String::as_str).collect()
     }
 }
 

@@ -104,6 +104,8 @@ pub struct HashedPrompt {
     pub rendering: Duration,
     /// Time for text to ids.
     pub tokenizing: Duration,
+    /// Time for ids to hashes.
+    pub hashing: Duration,
 }
 
 /// Why there is no prompt.
@@ -282,12 +284,14 @@ impl PromptMemory {
                 Blocks::compute(&last_ids, request.cut, request.seed)
             }
         };
+        let hashing = tokenized.elapsed();
         let hashed = HashedPrompt {
             ids: ids.tokens(&last_ids),
             blocks: blocks.clone(),
             reused_tokens,
             rendering: rendered - started,
             tokenizing: tokenized - rendered,
+            hashing,
         };
         let head = match &request.recalled {
             Some(recalled) => recalled.turn.head,
@@ -346,10 +350,12 @@ pub(crate) fn guarded(
     let prompt = request.template.render(&RenderInput { messages, ..request.input })?;
     let rendered = Instant::now();
     let ids = request.tokenizer.encode_guarded(&without_nul(&prompt.text), guard)?;
-    let tokenizing = rendered.elapsed();
+    let tokenized = Instant::now();
     let blocks = Blocks::compute(&ids, request.cut, request.seed);
+    let hashing = tokenized.elapsed();
     let ids = PromptTokens::packed(PackedIds::new(&ids), &ids);
-    Ok(HashedPrompt { ids, blocks, reused_tokens: 0, rendering: rendered - started, tokenizing })
+    let (rendering, tokenizing) = (rendered - started, tokenized - rendered);
+    Ok(HashedPrompt { ids, blocks, reused_tokens: 0, rendering, tokenizing, hashing })
 }
 
 /// The prompt in one piece.
@@ -366,10 +372,12 @@ fn fresh(request: &PromptRequest<'_>) -> Result<HashedPrompt, PromptError> {
                 .encode_segments(parts.iter().map(|(text, special)| Segment { text, special: *special }))?
         }
     };
-    let tokenizing = rendered.elapsed();
+    let tokenized = Instant::now();
     let blocks = Blocks::compute(&ids, request.cut, request.seed);
+    let hashing = tokenized.elapsed();
     let ids = PromptTokens::packed(PackedIds::new(&ids), &ids);
-    Ok(HashedPrompt { ids, blocks, reused_tokens: 0, rendering: rendered - started, tokenizing })
+    let (rendering, tokenizing) = (rendered - started, tokenized - rendered);
+    Ok(HashedPrompt { ids, blocks, reused_tokens: 0, rendering, tokenizing, hashing })
 }
 
 #[cfg(test)]

@@ -250,6 +250,7 @@ impl Core {
             overlap_blocks: overlap.device,
             effective_blocks: cost::effective_blocks(&self.config.cost, &overlap),
             cached_tokens,
+            best_cached_tokens: choice.best_cached_tokens,
             affinity,
             decision,
         }

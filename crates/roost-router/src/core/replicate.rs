@@ -125,6 +125,7 @@ impl Core {
         if self.replica.is_own(event.origin) {
             return;
         }
+        self.stats.sequences_applied += 1;
         match &event.step {
             SequenceStep::Begun(begun) => self.begin_remote(now, event, begun, teller),
             SequenceStep::PrefillCompleted => {

@@ -85,6 +85,14 @@ impl Driver {
             }
             Content::Shared { topic, .. } => (*topic, None),
         };
+        if matches!(plan.source, Source::Zmq(_)) {
+            let stats = &mut *self.shared.stats.lock();
+            match topic {
+                Topic::KvEvents => stats.kv_sockets.started += 1,
+                Topic::ActiveSequences => stats.sequence_sockets.started += 1,
+                Topic::KvMetrics | Topic::SessionAffinity => {}
+            }
+        }
         let subscription = Subscription {
             id,
             source: match (&plan.source, &self.config.nats) {
@@ -104,11 +112,33 @@ impl Driver {
     pub(super) fn count_subscriptions(&self) {
         let mut stats = self.shared.stats.lock();
         stats.subscriptions = self.subscriptions.len() as u64;
+        let stats = &mut *stats;
+        for (topic, of_topic) in
+            [(Topic::KvEvents, &mut stats.kv_sockets), (Topic::ActiveSequences, &mut stats.sequence_sockets)]
+        {
+            let sockets = || self.subscriptions.values().filter(|running| running.is_socket_of(topic));
+            of_topic.followed = sockets().count() as u64;
+            of_topic.removed = of_topic.started - of_topic.followed;
+            of_topic.connected = sockets().filter(|running| running.connected).count() as u64;
+        }
         stats.connected = self.subscriptions.values().filter(|running| running.connected).count() as u64;
     }
 }
 
+impl Running {
+    fn is_socket_of(&self, topic: Topic) -> bool {
+        matches!(self.plan.source, Source::Zmq(_)) && self.plan.content.topic() == topic
+    }
+}
+
 impl Content {
+    fn topic(&self) -> Topic {
+        match self {
+            Content::Kv { .. } => Topic::KvEvents,
+            Content::Shared { topic, .. } => *topic,
+        }
+    }
+
     /// The worker whose KV events these are.
     pub(super) fn worker(&self) -> Option<WorkerId> {
         match self {
