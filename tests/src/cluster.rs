@@ -16,8 +16,8 @@ use roost_frontend::{Config, Frontend, Listener, ModelSource, Parts, PlaneRecove
 use roost_telemetry::Registry;
 use roost_wire::{Client, ClientConfig, ListenTls, ListenerConfig, ResponseListener};
 use roost_worker::{
-    BootstrapEndpoint, Engine, Journal, MockConfig, MockEngine, MockTiming, ModelFiles, Role, RunningWorker,
-    ScriptBook, TextCodec, Transfers, WorkerConfig, WorkerServer,
+    Answer, BootstrapEndpoint, Engine, Journal, MockConfig, MockEngine, MockTiming, ModelFiles, Role,
+    RunningWorker, ScriptBook, TextCodec, Transfers, WorkerConfig, WorkerServer,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -26,6 +26,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::http::{PATIENCE, Request};
+use crate::lossy::Lossy;
 
 /// Served name of the test model.
 pub const MODEL: &str = "tiny";
@@ -78,6 +79,8 @@ pub struct Options {
     pub kv_events: bool,
     /// Timing of the engines.
     pub timing: MockTiming,
+    /// What a long run wants of the engines.
+    pub long: Option<Box<LongRun>>,
     /// Folder of the model among the cases' fixtures.
     pub model: &'static str,
     /// Tool-call and reasoning parser that the card names.
@@ -100,6 +103,15 @@ pub struct Options {
     pub unix_socket: Option<PathBuf>,
     /// Plain SGLang servers in place of workers.
     pub sglang: Option<Box<roost_hosted::Config>>,
+}
+
+/// What a long run wants of the engines; journals are short then.
+#[derive(Debug, Clone)]
+pub struct LongRun {
+    /// What unscripted answers are.
+    pub answer: Answer,
+    /// Of so many changes of a cache one is lost before it is published.
+    pub lost_events: u64,
 }
 
 impl Options {
@@ -137,6 +149,7 @@ impl Options {
             dp_size: 1,
             kv_events: true,
             timing: MockTiming::INSTANT,
+            long: None,
             model: "tiny-chatml",
             parsers: (None, None),
             context_length: 262_144,
@@ -259,6 +272,9 @@ impl Cluster {
             codec: Some(codec.clone()),
             ..MockConfig::new(model, files)
         };
+        if let Some(long) = &options.long {
+            engine.answer = long.answer.clone();
+        }
         change(&mut engine);
         let exit = engine.exit.clone();
         let mut config = WorkerConfig::new(match (&options.etcd, &options.kubernetes) {
@@ -278,14 +294,19 @@ impl Cluster {
         config.listen.transport = options.client.transport.clone();
         config.listen.max_message_bytes =
             config.listen.max_message_bytes.max(options.client.max_message_bytes);
-        config.journal = Arc::new(Journal::new(100_000));
+        config.journal = Arc::new(Journal::new(if options.long.is_some() { 64 } else { 100_000 }));
         if let Some(events) = &mut config.events {
             events.nats = options.nats.clone();
         }
         if !options.kv_events {
             config.events = None;
         }
-        let worker = WorkerServer::start(Arc::new(MockEngine::new(engine)), config).await?;
+        let engine = MockEngine::new(engine);
+        let engine: Arc<dyn Engine> = match &options.long {
+            Some(long) => Arc::new(Lossy::new(engine, long.lost_events)),
+            None => Arc::new(engine),
+        };
+        let worker = WorkerServer::start(engine, config).await?;
         self.workers.push(worker);
         Ok(self.workers.last().expect("pushed above"))
     }

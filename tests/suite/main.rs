@@ -44,6 +44,7 @@ mod rolling;
 mod security;
 mod sglang;
 mod shutdown;
+mod soak;
 mod stalled;
 mod streaming;
 mod taints;

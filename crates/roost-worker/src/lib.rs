@@ -19,7 +19,9 @@ pub use cancel::{Cancel, CancelKind};
 pub use card::{BootstrapEndpoint, EngineCard, ModelFiles, Role};
 pub use engine::{Engine, EngineContext, EngineError, KvChange, KvChanges, OutputStream, RankLoad};
 pub use journal::{Began, Cancellation, Finish, Finished, Journal, JournalEntry, RequestRecord, WaitTimeout};
-pub use mock::{Answer, DecodeFn, EncodeFn, MockConfig, MockEngine, MockTiming, TextCodec, Transfers};
+pub use mock::{
+    Answer, DecodeFn, EncodeFn, MockConfig, MockEngine, MockTiming, TextCodec, Transfers, recital,
+};
 pub use models::tiny_chat;
 pub use script::{Script, ScriptBook, ScriptError, Step};
 pub use server::{

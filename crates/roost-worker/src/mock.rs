@@ -6,6 +6,7 @@ mod items;
 mod kv_log;
 mod plan;
 mod rank;
+mod recital;
 mod run;
 mod transfer;
 mod turns;
@@ -23,6 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 pub use codec::{DecodeFn, EncodeFn, TextCodec};
 pub use config::{Answer, MockConfig, MockTiming};
+pub use recital::recital;
 pub use transfer::Transfers;
 
 use crate::{Engine, EngineCard, EngineContext, EngineError, KvChanges, OutputStream, RankLoad, Role};

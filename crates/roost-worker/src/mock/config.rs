@@ -94,6 +94,14 @@ pub enum Answer {
     },
     /// A sentence that names the session's turn and the cached part of the prompt.
     Echo,
+    /// A text that follows from the prompt's ids, see [`recital`](super::recital): whoever knows the ids knows the whole
+    /// answer. A request that brings a part of its answer behind its prompt gets the rest.
+    Recital {
+        /// Ids with which prompts end; what follows the last of them is a part of the answer.
+        mark: Vec<u32>,
+        /// Length of the answer, characters.
+        length: usize,
+    },
 }
 
 impl MockTiming {

@@ -79,7 +79,7 @@ pub(super) fn generate(
             let natural = if length.is_empty() { length.start } else { random.u32(length.clone()) };
             (natural as usize, Box::new(move |_| random.u32(vocabulary.clone())))
         }
-        Answer::Echo => {
+        Answer::Echo | Answer::Recital { .. } => {
             (echo.len(), Box::new(move |at| echo.get(at % echo.len().max(1)).copied().unwrap_or(0)))
         }
     };

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::plan::{self, Act, Generation};
 use super::rank::Sequence;
-use super::{Answer, Shared, items};
+use super::{Answer, Shared, items, recital};
 use crate::script::Script;
 use crate::{EngineContext, EngineError, Role};
 
@@ -287,12 +287,17 @@ impl Run<'_> {
         })
     }
 
-    /// The sentence of an echo answer, in token ids; empty for other answers.
+    /// What an answer that depends on the prompt says, in token ids; empty for other answers.
     fn echo(&self, turn: &str, cached: u64) -> Vec<u32> {
         let config = &self.shared.config;
-        let (Answer::Echo, Some(codec)) = (&config.answer, &config.codec) else { return Vec::new() };
-        let prompt = self.request.token_ids.len();
-        codec.encode(&format!("{turn}Of {prompt} prompt tokens, {cached} were cached."))
+        let ids = &self.request.token_ids;
+        match (&config.answer, &config.codec) {
+            (Answer::Echo, Some(codec)) => {
+                codec.encode(&format!("{turn}Of {} prompt tokens, {cached} were cached.", ids.len()))
+            }
+            (Answer::Recital { mark, length }, Some(codec)) => recital::rest(ids, mark, *length, codec),
+            _ => Vec::new(),
+        }
     }
 
     async fn send(&self, output: EngineOutput) -> Result<(), Interrupted> {
