@@ -12,8 +12,10 @@ use roost_cluster::{
     PodIdentity,
 };
 use roost_frontend::metrics::{Metrics, MetricsOptions};
-use roost_frontend::{Config, Frontend, Listener, ModelSource, Parts, PlaneRecovery, Replicas};
-use roost_telemetry::Registry;
+use roost_frontend::{
+    Config, Frontend, Listener, ModelSource, Parts, PlaneRecovery, Replicas, RequestRecord, RequestTrace,
+};
+use roost_telemetry::{RecordFile, RecordKeeper, Registry};
 use roost_wire::{Client, ClientConfig, ListenTls, ListenerConfig, ResponseListener};
 use roost_worker::{
     Answer, BootstrapEndpoint, Engine, Journal, MockConfig, MockEngine, MockTiming, ModelFiles, Role,
@@ -50,6 +52,7 @@ struct RunningFrontend {
     shutdown: CancellationToken,
     stop_cluster: CancellationToken,
     task: JoinHandle<bool>,
+    trace_keeper: Option<Box<RecordKeeper<RequestRecord>>>,
 }
 
 /// What a cluster is to look like.
@@ -101,6 +104,8 @@ pub struct Options {
     pub tls: Option<Arc<ListenTls>>,
     /// A socket in the file system on which the frontend listens as well.
     pub unix_socket: Option<PathBuf>,
+    /// Where the frontend's request trace goes.
+    pub trace: Option<Box<RecordFile>>,
     /// Plain SGLang servers in place of workers.
     pub sglang: Option<Box<roost_hosted::Config>>,
 }
@@ -160,6 +165,7 @@ impl Options {
             kubernetes: None,
             tls: None,
             unix_socket: None,
+            trace: None,
             sglang: None,
         }
     }
@@ -361,9 +367,11 @@ impl Cluster {
         };
         let registry = Registry::default();
         let metrics = Metrics::new(&registry, &MetricsOptions::default())?;
+        let (trace, trace_keeper) =
+            self.options.trace.as_deref().cloned().map(RequestTrace::open).transpose()?.unzip();
         let frontend = Frontend::new(
             self.options.config.clone(),
-            Parts { client, cluster, updates, registry, metrics, replicas, hosted },
+            Parts { client, cluster, updates, registry, metrics, replicas, hosted, trace },
         )?;
         // A free port the first time; one that is started again keeps its address.
         let listener = TcpListener::bind(self.address).await?;
@@ -374,7 +382,8 @@ impl Cluster {
         }
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(frontend.run(listeners, shutdown.clone()));
-        self.frontend = Some(RunningFrontend { shutdown, stop_cluster, task });
+        self.frontend =
+            Some(RunningFrontend { shutdown, stop_cluster, task, trace_keeper: trace_keeper.map(Box::new) });
         Ok(())
     }
 
@@ -397,6 +406,9 @@ impl Cluster {
         let drained =
             tokio::time::timeout(PATIENCE, frontend.task).await.context("the frontend does not end")??;
         frontend.stop_cluster.cancel();
+        if let Some(keeper) = frontend.trace_keeper {
+            tokio::task::spawn_blocking(|| keeper.stop()).await?;
+        }
         Ok(drained)
     }
 

@@ -39,6 +39,7 @@ mod readiness;
 mod records;
 mod replay;
 mod replicas;
+mod request_trace;
 mod responses;
 mod rolling;
 mod security;

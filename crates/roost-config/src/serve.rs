@@ -48,6 +48,8 @@ pub struct Serve {
     pub metrics: MetricsOptions,
     /// Log output.
     pub log: LogOptions,
+    /// The request trace; `None`: none is written.
+    pub trace: Option<TraceOptions>,
     /// Threads and descriptors of the process.
     pub process: ProcessOptions,
     /// Every option with its value and where it came from: for the start-up banner.
@@ -563,6 +565,23 @@ pub struct HistogramRange {
     pub max: f64,
     /// Number of finite bounds, the zero included.
     pub count: usize,
+}
+
+/// One record per request, in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceOptions {
+    /// The file.
+    pub path: PathBuf,
+    /// Bytes after which it is full.
+    pub roll_bytes: u64,
+    /// Records after which it is full. `None`: any number.
+    pub roll_lines: Option<u64>,
+    /// Full files that are kept.
+    pub keep: usize,
+    /// Longest time that a record waits in memory.
+    pub flush: Duration,
+    /// Records that may wait for the disk.
+    pub capacity: usize,
 }
 
 /// Log output, to standard error.

@@ -16,6 +16,7 @@ use crate::models::Model;
 use crate::respond::choices::Choices;
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::trace::{self, Traced};
 
 pub(crate) use self::extras::Extras;
 use self::extras::{Ended, Timing};
@@ -41,6 +42,11 @@ pub(crate) struct Finisher {
     attempts: usize,
     affinity: AffinityOutcome,
     first_token: Option<Instant>,
+    last_token: Option<Instant>,
+    cached: Option<u64>,
+    finish: Option<Finish>,
+    /// What the request trace will tell.
+    traced: Option<Box<Traced>>,
     /// Tokens turned into text, and the time it took.
     decoded: u64,
     decoding: Duration,
@@ -75,6 +81,10 @@ impl Finisher {
             attempts: 0,
             affinity: AffinityOutcome::None,
             first_token: None,
+            last_token: None,
+            cached: None,
+            finish: None,
+            traced: None,
             decoded: 0,
             decoding: Duration::ZERO,
             closed: false,
@@ -102,6 +112,11 @@ impl Finisher {
         self.prepared = Some(Instant::now());
         self.extras = extras;
         self.guard.prepared(isl);
+    }
+
+    /// The request trace will tell of it.
+    pub(crate) fn trace(&mut self, traced: Traced) {
+        self.traced = Some(Box::new(traced));
     }
 
     /// A worker has given its first item.
@@ -140,13 +155,12 @@ impl Finisher {
         if self.extras.is_empty() {
             return None;
         }
-        let hit_rate = f64::from(self.expected_cached_tokens) / (self.isl.max(1) as f64);
         let timing = Timing {
             received: self.received,
             prepared: self.prepared,
             first_token: self.first_token,
             now: Instant::now(),
-            hit_rate: hit_rate.min(1.0),
+            hit_rate: self.hit_rate(),
             queued: self.model.pool.router.snapshot().queue.requests,
         };
         self.extras.member(self.ranks(), ids, Some(Ended { finish, stop, engine_data, timing }))
@@ -167,9 +181,11 @@ impl Finisher {
             self.first_token = Some(now);
             self.guard.first_token(now);
         }
+        self.last_token = Some(now);
         self.guard.tokens(count, now);
         self.decoding = choices.decoding();
         self.decoded += u64::from(count);
+        self.cached = choices.usage().cached_tokens.or(self.cached);
         if let Some(cached) = choices.usage().cached_tokens {
             self.guard.cached(cached);
         }
@@ -179,6 +195,8 @@ impl Finisher {
 
     /// The answer is whole.
     pub(crate) fn succeed(&mut self, choices: &Choices) {
+        self.finish = choices.finish();
+        self.cached = choices.usage().cached_tokens.or(self.cached);
         if let Some(cached) = choices.usage().cached_tokens {
             self.guard.cached(cached);
         }
@@ -201,6 +219,29 @@ impl Finisher {
         error
     }
 
+    fn end_trace(&mut self) {
+        let Some(traced) = self.traced.take() else { return };
+        traced.end(&trace::Ended {
+            model: &self.model.name,
+            isl: self.isl,
+            osl: self.decoded,
+            cached: self.cached,
+            hit_rate: self.hit_rate(),
+            ranks: self.ranks(),
+            received: self.received,
+            prepared: self.prepared,
+            first_token: self.first_token,
+            last_token: self.last_token,
+            now: Instant::now(),
+            finish: self.finish,
+        });
+    }
+
+    /// Part of the prompt that the router expected in the worker's cache.
+    fn hit_rate(&self) -> f64 {
+        (f64::from(self.expected_cached_tokens) / (self.isl.max(1) as f64)).min(1.0)
+    }
+
     fn close(&mut self, outcome: Outcome, detail: Option<&str>) {
         if std::mem::replace(&mut self.closed, true) {
             return;
@@ -209,6 +250,7 @@ impl Finisher {
             self.guard.detokenized(self.decoding, self.decoded);
         }
         self.guard.finish(outcome);
+        self.end_trace();
         let total = self.received.elapsed();
         let ttft_ms = self.first_token.map(|at| at.duration_since(self.received).as_secs_f64() * 1e3);
         tracing::info!(

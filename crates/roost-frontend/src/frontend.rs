@@ -16,6 +16,7 @@ use crate::feed::{Feed, Replicas};
 use crate::hosted::HostedEngines;
 use crate::metrics::Metrics;
 use crate::shared::Shared;
+use crate::trace::RequestTrace;
 use crate::{Listener, accept, routes};
 
 /// What a frontend is built from.
@@ -35,6 +36,8 @@ pub struct Parts {
     pub replicas: Option<Replicas>,
     /// Engines that are called without the plane: all of them, or `None` for workers on the plane.
     pub hosted: Option<Arc<dyn HostedEngines>>,
+    /// Where every request is told of; `None`: nowhere.
+    pub trace: Option<RequestTrace>,
 }
 
 /// How long answers that are cut may take to tell their clients.
@@ -57,9 +60,8 @@ impl Frontend {
         if let Some(rule) = &config.route.local_prefill {
             rule.validate().map_err(std::io::Error::other)?;
         }
-        let Parts { client, cluster, updates, registry, metrics, replicas, hosted } = parts;
-        let shared = Arc::new(Shared::new(config, client, cluster, registry, metrics, replicas, hosted)?);
-        Ok(Frontend { shared, updates })
+        let (shared, updates) = Shared::new(config, parts)?;
+        Ok(Frontend { shared: Arc::new(shared), updates })
     }
 
     /// Serves `listeners` until `shutdown`, then leaves in steps. At once it says that it is not ready, and every answer

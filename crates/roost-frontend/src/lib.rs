@@ -34,6 +34,7 @@ mod session;
 mod shared;
 mod status;
 mod tokens;
+mod trace;
 
 pub use accept::Listener;
 pub use bindings::BindingsFile;
@@ -47,3 +48,4 @@ pub use prepare::memory::{HashedPrompt, MemoryConfig, PromptError, PromptMemory,
 pub use roost_openai::{ErrorShape, FieldPolicy};
 pub use roost_router::LocalPrefill;
 pub use roost_template::DeepSeekStyle;
+pub use trace::{RequestRecord, RequestTrace};

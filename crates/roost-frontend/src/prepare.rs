@@ -40,6 +40,7 @@ use crate::respond::choices::Choices;
 use crate::respond::logprobs::{self, Logprobs};
 use crate::session::Session;
 use crate::shared::Shared;
+use crate::trace::Traced;
 
 /// Why a prompt is refused when the prepare threads have too much to do.
 pub(crate) const POOL_FULL: &str =
@@ -189,7 +190,7 @@ fn chat(
     let ids = finisher.check(result)?;
     let calls = finisher.check(Calls::of(&request, &model))?;
     let asked = Asked { form, generation: request.generation, template_kwargs, calls: Some(calls) };
-    complete(model, vec![ids], asked, session, finisher)
+    complete(shared, model, vec![ids], asked, session, finisher)
 }
 
 fn completion(
@@ -223,7 +224,7 @@ fn completion(
     let prompts = finisher.check(prompts)?;
     let asked =
         Asked { form: Form::Completion, generation: request.generation, template_kwargs: None, calls: None };
-    complete(model, prompts, asked, session, finisher)
+    complete(shared, model, prompts, asked, session, finisher)
 }
 
 /// Ids of a text; with the tokens that the tokenizer puts around texts, there is no second beginning where the text
@@ -316,6 +317,7 @@ fn known_ids(model: &Model, ids: Vec<u32>, param: &str) -> Result<Vec<u32>, ApiE
 }
 
 fn complete(
+    shared: &Shared,
     model: Arc<Model>,
     prompts: Vec<PromptIds>,
     mut asked: Asked,
@@ -343,6 +345,11 @@ fn complete(
         });
         let engine = finisher.check(engine_request(&model, ids.clone(), &asked, &session, salt))?;
         let id = if is_alone { id.clone() } else { format!("{id}-{number}") };
+        if let Some(sink) =
+            shared.trace.as_ref().filter(|_| is_alone && asked.generation.sampling.n.unwrap_or(1) == 1)
+        {
+            finisher.trace(Traced::new(sink, &session, &ids, &hashed.0));
+        }
         prepared.push(placeable(id.into(), &model, &asked, &session, engine, hashed));
         choices.extend(choices_of(&model, &mut asked, &ids));
     }

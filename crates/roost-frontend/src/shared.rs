@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use roost_cluster::ClusterHandle;
+use roost_cluster::{ClusterHandle, Update};
 use roost_telemetry::Registry;
 use roost_wire::Client;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::admit::Admission;
@@ -13,12 +14,14 @@ use crate::bindings::Bindings;
 use crate::body::Bodies;
 use crate::config::Config;
 use crate::feed::Replicas;
+use crate::frontend::Parts;
 use crate::hold::Hold;
 use crate::hosted::HostedEngines;
 use crate::metrics::Metrics;
 use crate::models::{Models, Registry as ModelRegistry};
 use crate::prepare::memory::PromptMemory;
 use crate::prepare::pool::Pool;
+use crate::trace::RequestTrace;
 
 /// Handles and state of one frontend.
 #[derive(Debug)]
@@ -40,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) replicas: Option<Replicas>,
     /// Engines in this process; where there are any, there are no others.
     pub(crate) hosted: Option<Arc<dyn HostedEngines>>,
+    /// Where every request is told of; `None`: nowhere.
+    pub(crate) trace: Option<RequestTrace>,
     leaving: AtomicBool,
     draining: AtomicBool,
     /// A model could be served at least once: from then on the process is healthy whatever workers do.
@@ -47,18 +52,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(
-        config: Config,
-        client: Arc<Client>,
-        cluster: ClusterHandle,
-        registry: Registry,
-        metrics: Metrics,
-        replicas: Option<Replicas>,
-        hosted: Option<Arc<dyn HostedEngines>>,
-    ) -> std::io::Result<Self> {
+    /// With what is left of the parts.
+    pub(crate) fn new(config: Config, parts: Parts) -> std::io::Result<(Self, mpsc::Receiver<Update>)> {
+        let Parts { client, cluster, updates, registry, metrics, replicas, hosted, trace } = parts;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = config.prepare.threads.unwrap_or(cores.saturating_sub(1)).max(1);
-        Ok(Shared {
+        let shared = Shared {
             pool: Pool::new(threads, config.prepare.queue)?,
             memory: PromptMemory::new(config.prepare.memory),
             admission: Admission::new(config.http.max_inflight),
@@ -68,6 +67,7 @@ impl Shared {
             models: Models::default(),
             replicas,
             hosted,
+            trace,
             metrics,
             registry,
             client,
@@ -77,7 +77,8 @@ impl Shared {
             leaving: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             was_ready: AtomicBool::new(false),
-        })
+        };
+        Ok((shared, updates))
     }
 
     /// Called by the feed with each new registry, before it is visible.

@@ -17,6 +17,7 @@ use crate::metrics::{PoolSample, Sample, WorkerType};
 use crate::models::{Instance, Lookup, Model, Waiting};
 use crate::reply;
 use crate::shared::Shared;
+use crate::trace::RequestTrace;
 
 /// `GET /v1/models`.
 pub(crate) fn models(shared: &Shared, headers: &HeaderMap) -> Response {
@@ -208,6 +209,7 @@ pub(crate) fn metrics(shared: &Shared) -> Response {
         held: shared.hold.waiting(),
         segments: shared.memory.segments().stats(),
         session_bytes: shared.memory.bytes(),
+        trace: shared.trace.as_ref().map(RequestTrace::stats).unwrap_or_default(),
     });
     let mut response = Response::new(axum::body::Body::from(shared.registry.encode()));
     let exposition = HeaderValue::from_static(Registry::CONTENT_TYPE);

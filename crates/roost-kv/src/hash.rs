@@ -46,6 +46,12 @@ pub fn sequence_hashes(local: &[BlockHash]) -> Vec<SequenceHash> {
     hashes
 }
 
+/// Hashes a piece of a prompt that is no complete block, as request traces do.
+pub fn partial_hash(tokens: &[TokenId], seed: u64) -> BlockHash {
+    let bytes: Vec<u8> = tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+    BlockHash(xxh3_64_with_seed(&bytes, seed))
+}
+
 /// Returns the sequence hash of a block that follows `parent` (nothing before it: `None`).
 #[inline]
 pub fn next_sequence_hash(parent: Option<SequenceHash>, local: BlockHash) -> SequenceHash {

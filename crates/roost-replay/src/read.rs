@@ -63,7 +63,7 @@ pub fn read<'a>(files: impl IntoIterator<Item = &'a str>, mooncake_block: u32) -
 }
 
 fn read_file(text: &str, number: usize, mooncake_block: u32) -> Result<Trace, ReadError> {
-    let records = records(text)?;
+    let records: Vec<Value> = records(text)?.into_iter().map(unwrapped).collect();
     let first = records.first().ok_or(ReadError::Unknown)?;
     if first.get("schema").is_some() {
         dynamo::read(&records)
@@ -73,6 +73,14 @@ fn read_file(text: &str, number: usize, mooncake_block: u32) -> Result<Trace, Re
         weka::read(&records, number)
     } else {
         Err(ReadError::Unknown)
+    }
+}
+
+/// What a recorder of Dynamo puts around each record it writes: `{"timestamp", "event"}`.
+fn unwrapped(mut record: Value) -> Value {
+    match record.get_mut("event") {
+        Some(event) if event.get("schema").is_some() => event.take(),
+        _ => record,
     }
 }
 

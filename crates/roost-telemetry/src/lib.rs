@@ -1,11 +1,13 @@
-//! Log set-up, metric registry, text encoding and bucket sets. Knows nothing of what is measured.
+//! Log set-up, metric registry, records in files, text encoding and bucket sets. Knows nothing of what is measured.
 
 pub mod buckets;
 mod error;
 mod federation;
 pub mod logging;
+mod records;
 mod registry;
 
 pub use error::Error;
 pub use federation::{Federation, MAX_PAGE_BYTES, MAX_SERIES, Refused};
+pub use records::{RecordFile, RecordKeeper, RecordStats, Records};
 pub use registry::{Family, Kind, Name, Registry};

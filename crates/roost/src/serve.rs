@@ -105,14 +105,19 @@ pub(crate) async fn start(
     federation::start(&options.metrics.federation, &mut registry, &stop_cluster)?;
     registry.build_info(env!("CARGO_PKG_VERSION"))?;
     let metrics = Metrics::new(&registry, &crate::settings::metrics(&options.metrics))?;
+    let (trace, trace_keeper) = settings::trace(options.trace.as_ref())?;
     let frontend = Frontend::new(
         settings::frontend(options, &access),
-        Parts { client, cluster, updates, registry, metrics, replicas, hosted },
+        Parts { client, cluster, updates, registry, metrics, replicas, hosted, trace },
     )
     .context("cannot start the prepare threads")?;
     let running = async move {
         let drained = frontend.run(listening, shutdown).await;
         drop(socket);
+        if let Some(keeper) = trace_keeper {
+            // A panic has been logged.
+            let _written = tokio::task::spawn_blocking(|| keeper.stop()).await;
+        }
         stop_cluster.cancel();
         if let Some(announcer) = announcer {
             // A store that is away must not hold up the end; the records expire by themselves.

@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 use roost_config as options;
 use roost_frontend as frontend;
 use roost_frontend::metrics::MetricsOptions;
-use roost_telemetry::buckets;
+use roost_frontend::{RequestRecord, RequestTrace};
+use roost_telemetry::{RecordFile, RecordKeeper, buckets};
 use roost_wire::Transport;
 
 use crate::access::Access;
@@ -296,4 +297,22 @@ pub(crate) fn metrics(o: &options::MetricsOptions) -> MetricsOptions {
         router_id: fastrand::u64(1..1 << 53),
         ..defaults
     }
+}
+
+/// Opens the request trace, if one is wanted, and returns what ends it.
+pub(crate) fn trace(
+    o: Option<&options::TraceOptions>,
+) -> Result<(Option<RequestTrace>, Option<RecordKeeper<RequestRecord>>)> {
+    let Some(o) = o else { return Ok((None, None)) };
+    let file = RecordFile {
+        path: o.path.clone(),
+        roll_bytes: o.roll_bytes,
+        roll_lines: o.roll_lines,
+        keep: o.keep,
+        capacity: o.capacity,
+        flush: o.flush,
+    };
+    let (trace, keeper) = RequestTrace::open(file)
+        .with_context(|| format!("--request-trace-file-path {}", o.path.display()))?;
+    Ok((Some(trace), Some(keeper)))
 }

@@ -9,7 +9,7 @@ use super::{
     KubernetesOptions, LimitOptions, LocalPrefillOptions, LogFormat, LogOptions, MetricsOptions,
     ModelOptions, NamespaceFilter, NatsOptions, PathOptions, PlaneOptions, PlaneTls, ProcessOptions,
     QueueOptions, QueuePolicy, ReasoningField, ReliabilityOptions, RouterMode, RouterOptions, Serve,
-    SglangOptions, TokenizerBackend, TokenizerOptions, routes, sglang,
+    SglangOptions, TokenizerBackend, TokenizerOptions, TraceOptions, routes, sglang,
 };
 use crate::{effective::Effective, problem::Problem, resolve::Resolved, value::Value, values::Values};
 
@@ -108,6 +108,7 @@ pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>)
         },
         metrics: metrics(values),
         log: log(values),
+        trace: trace(values),
         process: ProcessOptions {
             worker_threads: values.optional_size("runtime-num-worker-threads"),
             max_blocking_threads: values.optional_size("runtime-max-blocking-threads"),
@@ -377,6 +378,22 @@ pub(crate) fn plane_tls(values: &Values) -> PlaneTls {
         client_ca: values.path("tcp-tls-client-ca-cert-path"),
         handshake_timeout: values.duration("tcp-tls-handshake-timeout-secs"),
     }
+}
+
+fn trace(values: &Values) -> Option<TraceOptions> {
+    for only in ["request-trace-records", "request-trace-sinks", "request-trace-file-format"] {
+        // One word is accepted.
+        let _checked = values.choice(only);
+    }
+    let options = TraceOptions {
+        path: values.path("request-trace-file-path").expect("it has a default"),
+        roll_bytes: values.integer("request-trace-file-roll-bytes"),
+        roll_lines: values.optional_integer("request-trace-file-roll-lines"),
+        keep: values.size("request-trace-file-keep"),
+        flush: values.duration("request-trace-file-flush-interval-ms"),
+        capacity: values.size("request-trace-capacity"),
+    };
+    values.switch("request-trace").then_some(options)
 }
 
 fn metrics(values: &Values) -> MetricsOptions {

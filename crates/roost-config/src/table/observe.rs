@@ -1,7 +1,7 @@
 //! Metrics and logs.
 
 use super::NOT_AVAILABLE;
-use crate::spec::{Kind, OptionSpec, choice, integer, number, option, seconds};
+use crate::spec::{Kind, OptionSpec, bytes, choice, integer, milliseconds, number, option, seconds};
 
 pub(crate) static METRICS: &[OptionSpec] = &[
     option(
@@ -160,13 +160,73 @@ pub(crate) static TRACE: &[OptionSpec] = &[
         .env(&["OTEL_EXPORT_ENABLED"])
         .default("false")
         .refused(NOT_AVAILABLE),
-    option("request-trace", Kind::Switch, "Write one record per request.")
-        .env(&["DYN_REQUEST_TRACE"])
-        .default("false")
-        .refused(NOT_AVAILABLE),
-    option("request-trace-sinks", Kind::Text, "Where those records go.")
-        .env(&["DYN_REQUEST_TRACE_SINKS", "DYN_AUDIT_SINKS"])
-        .refused(NOT_AVAILABLE),
+    option(
+        "request-trace",
+        Kind::Switch,
+        "Write one record per request, with the hashes of its prompt and without its text: docs/observability.md.",
+    )
+    .env(&["DYN_REQUEST_TRACE"])
+    .default("false"),
+    option(
+        "request-trace-records",
+        Kind::Choice {
+            accepted: &["request_end"],
+            unavailable: &[
+                ("request_payload", "texts of prompts and answers are not recorded"),
+                ("tool", "events of tools are not read"),
+            ],
+        },
+        "What is recorded.",
+    )
+    .env(&["DYN_REQUEST_TRACE_RECORDS"])
+    .default("request_end"),
+    option(
+        "request-trace-sinks",
+        Kind::Choice {
+            accepted: &["file"],
+            unavailable: &[
+                ("stderr", NOT_AVAILABLE),
+                ("nats", NOT_AVAILABLE),
+                ("otel", NOT_AVAILABLE),
+                ("s3", NOT_AVAILABLE),
+            ],
+        },
+        "Where those records go.",
+    )
+    .env(&["DYN_REQUEST_TRACE_SINKS", "DYN_AUDIT_SINKS"])
+    .default("file"),
+    option("request-trace-file-path", Kind::Path, "The file of records; full ones are renamed, `.000000` and so on.")
+        .env(&["DYN_REQUEST_TRACE_FILE_PATH", "DYN_REQUEST_TRACE_OUTPUT_PATH"])
+        .default("/tmp/dynamo-request-trace.jsonl")
+        .dynamo_default("/tmp/dynamo-request-trace"),
+    option(
+        "request-trace-file-format",
+        Kind::Choice {
+            accepted: &["jsonl"],
+            unavailable: &[("jsonl_gz", "write `jsonl`; full files can be compressed by others")],
+        },
+        "Form of the file.",
+    )
+    .env(&["DYN_REQUEST_TRACE_FILE_FORMAT"])
+    .default("jsonl")
+    .dynamo_default("jsonl_gz"),
+    option("request-trace-file-roll-bytes", bytes(1 << 10, 1 << 40), "Bytes after which the file is full.")
+        .env(&["DYN_REQUEST_TRACE_FILE_ROLL_BYTES", "DYN_REQUEST_TRACE_JSONL_GZ_ROLL_BYTES"])
+        .default("268435456"),
+    option("request-trace-file-roll-lines", integer(1, u64::MAX), "Records after which the file is full.")
+        .env(&["DYN_REQUEST_TRACE_FILE_ROLL_LINES", "DYN_REQUEST_TRACE_JSONL_GZ_ROLL_LINES"]),
+    option("request-trace-file-keep", integer(1, 1_000_000), "Full files that are kept, the newest ones.")
+        .default("64"),
+    option(
+        "request-trace-file-flush-interval-ms",
+        milliseconds(1.0, 3_600_000.0),
+        "Longest time that a record waits in memory once it is in its turn.",
+    )
+    .env(&["DYN_REQUEST_TRACE_FILE_FLUSH_INTERVAL_MS", "DYN_REQUEST_TRACE_JSONL_FLUSH_INTERVAL_MS"])
+    .default("1000"),
+    option("request-trace-capacity", integer(1, 1_000_000), "Records that may wait for the disk; more are dropped.")
+        .env(&["DYN_REQUEST_TRACE_CAPACITY", "DYN_AUDIT_CAPACITY"])
+        .default("1024"),
     option("audit-force-logging", Kind::Switch, "Record every request.")
         .env(&["DYN_AUDIT_FORCE_LOGGING"])
         .default("false")

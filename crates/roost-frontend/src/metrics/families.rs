@@ -75,6 +75,8 @@ pub(super) struct Families {
     pub(super) prepare_waiting: IntGauge,
     pub(super) held: IntGauge,
     pub(super) prompt_cache: PromptCacheFamilies,
+    /// Records of the request trace: written, dropped, failed.
+    pub(super) traced: [IntCounter; 3],
     pub(super) ingress: IngressFamilies,
     pub(super) overhead: OverheadFamilies,
     pub(super) runtime: RuntimeFamilies,
@@ -313,6 +315,7 @@ impl Families {
             plane: PlaneFamilies::register(r)?,
             cluster: ClusterFamilies::register(r)?,
             prompt_cache: PromptCacheFamilies::register(r)?,
+            traced: traced(r)?,
             ingress: IngressFamilies::register(r, options)?,
             overhead: OverheadFamilies::register(r, options)?,
             runtime: RuntimeFamilies::register(r, options.router_id)?,
@@ -661,4 +664,14 @@ impl ClusterFamilies {
             )?,
         })
     }
+}
+
+fn traced(r: &Registry) -> Result<[IntCounter; 3], Error> {
+    let records = r.counter_vec(
+        Name::Full("roost_trace_records_total"),
+        "Records of the request trace: written, dropped because too many waited, failed because the file could not be \
+         written.",
+        &["result"],
+    )?;
+    Ok(["written", "dropped", "failed"].map(|result| records.with_label_values(&[result])))
 }

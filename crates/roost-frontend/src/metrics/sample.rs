@@ -6,6 +6,7 @@ use prometheus::IntCounter;
 use roost_cluster::{AnnouncerStats, ClusterStats};
 use roost_kv::{IndexStats, WorkerRank};
 use roost_router::{QueueSize, RebindReason, Snapshot, Stats};
+use roost_telemetry::RecordStats;
 use roost_tokenizer::CacheStats;
 use roost_wire::{ClientStats, ListenerStats};
 
@@ -34,6 +35,8 @@ pub struct Sample<'a> {
     pub segments: CacheStats,
     /// Bytes of sessions' last prompts.
     pub session_bytes: usize,
+    /// The request trace.
+    pub trace: RecordStats,
 }
 
 /// The workers of one model and leg.
@@ -65,6 +68,7 @@ pub(super) struct Sampled {
     cluster: ClusterStats,
     announced: AnnouncerStats,
     segments: CacheStats,
+    trace: RecordStats,
 }
 
 #[derive(Debug)]
@@ -132,6 +136,11 @@ impl Sampled {
         self.take_announced(families, sample.announced);
         let before = std::mem::replace(&mut self.segments, sample.segments);
         families.prompt_cache.take(&before, &sample.segments, sample.session_bytes);
+        let before = std::mem::replace(&mut self.trace, sample.trace);
+        let records = |of: fn(RecordStats) -> u64| growth(of(before), of(sample.trace));
+        families.traced[0].inc_by(records(|stats| stats.written));
+        families.traced[1].inc_by(records(|stats| stats.dropped));
+        families.traced[2].inc_by(records(|stats| stats.failed));
         families.prepare_waiting.set(whole(sample.prepare_waiting as u64));
         families.held.set(whole(sample.held as u64));
     }
