@@ -3,8 +3,9 @@
 mod cache;
 mod download;
 mod source;
+mod target;
 
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -247,13 +248,23 @@ async fn verify(path: PathBuf, checksum: Checksum, limit: u64) -> Result<(), Str
 }
 
 fn verify_now(path: &Path, checksum: &Checksum, limit: u64) -> Result<(), String> {
-    let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
+    let known = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    // Devices and pipes have no size and perhaps no end.
+    if !known.is_file() {
+        return Err("no regular file".to_owned());
+    }
+    let size = known.len();
     if size > limit {
         return Err(format!("{size} bytes instead of at most {limit}"));
     }
-    let mut file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
     let mut hasher = blake3::Hasher::new();
-    io::copy(&mut file, &mut hasher).map_err(|error| error.to_string())?;
+    // What grows while it is read is not the file that was looked at.
+    let read =
+        io::copy(&mut file.take(size.saturating_add(1)), &mut hasher).map_err(|error| error.to_string())?;
+    if read > size {
+        return Err("it grows while it is read".to_owned());
+    }
     checksum.check(&hasher.finalize())
 }
 

@@ -1,12 +1,13 @@
 //! What commands need to know that ask a running frontend: `roost explain` and `roost top`.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::values::Values;
 
 /// A running frontend, and how to be let in.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Frontend {
     /// Where it serves.
     pub url: String,
@@ -57,6 +58,13 @@ pub enum TopOrder {
     Sessions,
     /// Hit rate.
     Hits,
+}
+
+/// Without the key.
+impl fmt::Debug for Frontend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Frontend").field("url", &self.url).field("ca", &self.ca).finish_non_exhaustive()
+    }
 }
 
 impl Frontend {

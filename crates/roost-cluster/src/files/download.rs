@@ -16,6 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::CardFilesConfig;
 use super::cache::Cache;
 use super::source::Checksum;
+use super::target;
 
 /// Downloads into the cache. The content is verified before it gets its name; redirects are not followed.
 pub(super) async fn download(
@@ -39,8 +40,9 @@ async fn fetch(
 ) -> Result<PathBuf, String> {
     let host = uri.host().ok_or("no host in the URL")?;
     // An IPv6 host keeps its brackets in a URI, but not in an address.
-    let address = (host.trim_start_matches('[').trim_end_matches(']'), uri.port_u16().unwrap_or(80));
-    let stream = within(idle, TcpStream::connect(address)).await?;
+    let name = host.trim_start_matches('[').trim_end_matches(']');
+    let addresses = within(idle, target::resolve(name, uri.port_u16().unwrap_or(80))).await?;
+    let stream = within(idle, TcpStream::connect(&*addresses)).await?;
     let (mut sender, connection) = within(idle, http1::handshake(TokioIo::new(stream))).await?;
     let _connection = AbortOnDropHandle::new(tokio::spawn(async move {
         if let Err(error) = connection.await {

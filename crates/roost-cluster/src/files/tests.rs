@@ -212,3 +212,37 @@ async fn a_card_is_loaded_whole() {
     assert!(matches!(place.files.load(&card).await, Err(FilesError::Content { .. })));
     assert_eq!(place.files.load(&ModelCard::default()).await.unwrap(), LoadedFiles::default());
 }
+
+/// What a card names is only data: not the metadata service of a cloud, no device, no pipe that blocks, nothing beside
+/// the model's folder.
+#[tokio::test]
+async fn references_of_attackers_are_refused_at_once() {
+    let mut place = Place::new();
+    for url in [
+        "http://169.254.169.254/latest/meta-data/iam/security-credentials/",
+        "http://[fe80::1]/x",
+        "http://[::ffff:169.254.169.254]/x",
+        "http://0.0.0.0:8000/busy_threshold",
+    ] {
+        let error = failure(&place.files, &reference(url, "x")).await;
+        assert!(error.contains("is the address of no worker"), "{url}: {error}");
+    }
+    let pipe = place.directory.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let unsized_file = |path: &str| FileRef { size: None, ..reference(path, "x") };
+    for path in ["/dev/zero", "/dev/stdin", pipe.to_str().unwrap(), "/proc/self", "/"] {
+        let error = failure(&place.files, &unsized_file(path)).await;
+        assert!(error.contains("no regular file") || error.contains("bytes instead of"), "{path}: {error}");
+    }
+    place.files.config.model_path = Some(place.directory.path().join("model"));
+    place.write("secret.json", "secret");
+    for path in [
+        "http://127.0.0.1:1/../secret.json",
+        "/nowhere/..%2Fsecret.json",
+        "/x/..",
+        "http://127.0.0.1:1/..?a/../secret.json",
+    ] {
+        let error = failure(&place.files, &reference(path, "secret")).await;
+        assert!(error.contains("not available"), "{path}: {error}");
+    }
+}

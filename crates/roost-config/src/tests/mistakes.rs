@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::{mock_worker, parse_line, problems, serve};
-use crate::DiscoveryBackend;
+use crate::{DiscoveryBackend, Environment};
 
 #[track_caller]
 fn check(line: &str, environment: &[(&str, &str)], expected: Expect) {
@@ -250,4 +250,36 @@ fn conditional_disaggregation_needs_what_it_decides_by() {
         })
     );
     assert_eq!(serve("serve", &[]).router.local_prefill, None);
+}
+
+/// No secret is in what is printed: not in the effective configuration, not in the banner's entries, not in what a
+/// mistake beside it says, whichever way it was given.
+#[test]
+fn secrets_are_never_shown() {
+    let mut seen = 0;
+    for command in crate::table::COMMANDS {
+        let options = command.sections.iter().flat_map(|section| section.options);
+        for spec in options.filter(|spec| spec.secret) {
+            let flag = format!("--{}=s3cr3t-words", spec.name);
+            let variable = (spec.roost_env(), "s3cr3t-words".to_owned());
+            for (flags, variables) in [(vec![&*flag], vec![]), (vec![], vec![variable])] {
+                let with = |more: &'static str| {
+                    let line = std::iter::once(command.name).chain(flags.clone()).chain([more]);
+                    crate::parse(
+                        line.filter(|word| !word.is_empty()),
+                        &variables.iter().cloned().collect::<Environment>(),
+                    )
+                };
+                let mut shown = format!("{:?}", with("--no-such-flag").unwrap_err());
+                shown += &with("--no-such-flag").unwrap_err().to_string();
+                shown += &format!("{:?}", with(""));
+                if command.reads_config_file {
+                    shown += &format!("{:?}", with("--dump-config"));
+                }
+                assert!(!shown.contains("s3cr3t"), "{} {}: {shown}", command.name, spec.name);
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 20, "{seen}");
 }
