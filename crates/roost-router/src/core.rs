@@ -294,6 +294,11 @@ impl Core {
 // === impl Core: questions ===
 
 impl Core {
+    /// Returns whether sessions are bound.
+    pub fn has_affinity(&self) -> bool {
+        self.affinity.is_some()
+    }
+
     /// Returns the rank a session is bound to, tentatively or not. Does not renew the binding.
     pub fn bound(&self, now: Instant, session: &str) -> Option<WorkerRank> {
         self.affinity.as_ref()?.find(now, session).map(|binding| binding.target)

@@ -152,6 +152,11 @@ impl Router {
         self.with(Core::expire)
     }
 
+    /// See [`Core::has_affinity`].
+    pub fn has_affinity(&self) -> bool {
+        self.with(|core, _| core.has_affinity())
+    }
+
     /// See [`Core::bound`].
     pub fn bound(&self, session: &str) -> Option<WorkerRank> {
         self.with(|core, now| core.bound(now, session))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use roost_router::{RankSnapshot, Role, Snapshot};
+use roost_router::{AffinityOutcome, Decision, Outcome, RankSnapshot, Role, Snapshot};
 use serde_json::{Value, json};
 
 use crate::explain;
@@ -12,10 +12,12 @@ const STORE_PATIENCE: Duration = Duration::from_secs(5);
 /// Running requests that make a rank a hot spot, if it has also so many times the mean of its pool.
 const HOT_REQUESTS: u32 = 8;
 const HOT_RATIO: f64 = 2.5;
-/// Placements before the share of requests without a session says something.
-const ENOUGH: u64 = 20;
+/// Decisions of a pool that are looked at: what was long ago is no alarm any more.
+pub(super) const WINDOW: usize = 256;
+/// Placements among them before the share of requests without a session says something.
+const ENOUGH: usize = 20;
 /// Share of requests without a session that is told, percent.
-const SESSIONLESS_PERCENT: u64 = 20;
+const SESSIONLESS_PERCENT: usize = 20;
 
 /// One alarm.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,14 +36,40 @@ pub(super) struct PoolFacts {
     pub(super) snapshot: Snapshot,
     /// Workers whose KV events ought to come and do not.
     pub(super) silent: usize,
+    /// What sessions had to do with the latest placements; `None` where they are not bound.
+    pub(super) turns: Option<Turns>,
+}
+
+/// The latest placements of a pool that binds sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Turns {
+    placed: usize,
+    /// Of those, without a session.
+    unnamed: usize,
+    /// Of those, of a session that the table had no place for.
+    unbound: usize,
 }
 
 /// What is known beside the pools.
 pub(super) struct ClusterFacts {
     pub(super) store_unreachable: Duration,
     pub(super) ranks_with_holes: u64,
-    pub(super) has_affinity: bool,
     pub(super) is_leaving: bool,
+}
+
+impl Turns {
+    /// Counts them.
+    pub(super) fn of<'a>(decisions: impl IntoIterator<Item = &'a Decision>) -> Self {
+        let mut turns = Turns::default();
+        for made in decisions {
+            if matches!(made.outcome, Outcome::Placed { .. }) {
+                turns.placed += 1;
+                turns.unnamed += usize::from(made.session.is_empty());
+                turns.unbound += usize::from(made.affinity == AffinityOutcome::TableFull);
+            }
+        }
+        turns
+    }
 }
 
 impl Alarm {
@@ -95,14 +123,14 @@ pub(super) fn of(pools: &[PoolFacts], cluster: &ClusterFacts) -> Vec<Alarm> {
         );
     }
     for pool in pools {
-        of_pool(pool, cluster.has_affinity, &mut tell);
+        of_pool(pool, &mut tell);
     }
     alarms.sort_by_key(|alarm| alarm.level != "critical");
     alarms
 }
 
-fn of_pool(pool: &PoolFacts, has_affinity: bool, tell: &mut impl FnMut(&'static str, &'static str, String)) {
-    let PoolFacts { model, role, snapshot, silent } = pool;
+fn of_pool(pool: &PoolFacts, tell: &mut impl FnMut(&'static str, &'static str, String)) {
+    let PoolFacts { model, role, snapshot, silent, turns } = pool;
     let name = format!("{model} ({})", explain::role_name(*role));
     let ranks = &snapshot.ranks;
     let count = |state: &str| ranks.iter().filter(|rank| state_of(rank) == state).count();
@@ -153,31 +181,29 @@ fn of_pool(pool: &PoolFacts, has_affinity: bool, tell: &mut impl FnMut(&'static 
             ),
         );
     }
-    let stats = &snapshot.stats;
-    let with_session = stats.affinity_hits
-        + stats.affinity_new
-        + stats.affinity_followed
-        + stats.affinity_table_full
-        + stats.rebinds.iter().sum::<u64>();
-    let without = stats.placed.saturating_sub(with_session);
-    if has_affinity && stats.placed >= ENOUGH && without * 100 > stats.placed * SESSIONLESS_PERCENT {
+    if let Some(turns) = turns {
+        of_turns(&name, turns, tell);
+    }
+}
+
+fn of_turns(name: &str, turns: &Turns, tell: &mut impl FnMut(&'static str, &'static str, String)) {
+    let Turns { placed, unnamed, unbound } = *turns;
+    if placed >= ENOUGH && unnamed * 100 > placed * SESSIONLESS_PERCENT {
         tell(
             "warning",
             "no_session_header",
             format!(
-                "{name}: {} % of the requests named no session, so nothing brings their next turns home. \
-             Have clients send X-Dynamo-Session-ID.",
-                without * 100 / stats.placed
+                "{name}: {unnamed} of the latest {placed} requests named no session, so nothing brings their next turns home. \
+                 Have clients send X-Dynamo-Session-ID."
             ),
         );
     }
-    if stats.affinity_table_full > 0 {
+    if unbound > 0 {
         tell(
             "warning",
             "table_full",
             format!(
-                "{name}: {} turns were served unbound because the table of sessions was full of running ones.",
-                stats.affinity_table_full
+                "{name}: {unbound} of the latest {placed} requests were served unbound because the table of sessions was full of running ones."
             ),
         );
     }
@@ -197,8 +223,10 @@ fn hot_spots(ranks: &[RankSnapshot]) -> impl Iterator<Item = &RankSnapshot> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use roost_kv::{WorkerId, WorkerRank};
-    use roost_router::Stats;
+    use roost_router::{Reason, Rejection};
 
     use super::*;
 
@@ -220,18 +248,17 @@ mod tests {
         }
     }
 
-    fn pool(ranks: Vec<RankSnapshot>, stats: Stats) -> PoolFacts {
-        let snapshot = Snapshot { ranks, stats, ..Snapshot::default() };
-        PoolFacts { model: "m".into(), role: Role::Aggregated, snapshot, silent: 0 }
+    fn pool(ranks: Vec<RankSnapshot>) -> PoolFacts {
+        let snapshot = Snapshot { ranks, ..Snapshot::default() };
+        PoolFacts { model: "m".into(), role: Role::Aggregated, snapshot, silent: 0, turns: None }
+    }
+
+    fn after(placed: usize, unnamed: usize, unbound: usize) -> PoolFacts {
+        PoolFacts { turns: Some(Turns { placed, unnamed, unbound }), ..pool(vec![rank(1, 0), rank(2, 0)]) }
     }
 
     fn quiet() -> ClusterFacts {
-        ClusterFacts {
-            store_unreachable: Duration::ZERO,
-            ranks_with_holes: 0,
-            has_affinity: true,
-            is_leaving: false,
-        }
+        ClusterFacts { store_unreachable: Duration::ZERO, ranks_with_holes: 0, is_leaving: false }
     }
 
     fn codes(pools: &[PoolFacts], cluster: &ClusterFacts) -> Vec<&'static str> {
@@ -240,8 +267,44 @@ mod tests {
 
     #[test]
     fn a_fleet_that_is_well_alarms_nobody() {
-        let stats = Stats { placed: 100, affinity_hits: 90, affinity_new: 10, ..Stats::default() };
-        assert_eq!(codes(&[pool(vec![rank(1, 9), rank(2, 8)], stats)], &quiet()), [""; 0]);
+        assert_eq!(codes(&[pool(vec![rank(1, 9), rank(2, 8)])], &quiet()), [""; 0]);
+        assert_eq!(codes(&[after(100, 20, 0)], &quiet()), [""; 0]);
+    }
+
+    /// Old troubles are no alarm for ever, and a pool without affinity has none of this kind.
+    #[test]
+    fn turns_are_those_of_late() {
+        let made = |session: &str, affinity| Decision {
+            session: session.into(),
+            affinity,
+            outcome: Outcome::Placed { rank: rank(1, 0).rank, reason: Reason::Cost },
+            ..decision()
+        };
+        let refused = Decision { outcome: Outcome::Rejected(Rejection::Overloaded), ..decision() };
+        let all = [
+            made("a", AffinityOutcome::Hit),
+            made("", AffinityOutcome::None),
+            made("b", AffinityOutcome::TableFull),
+            refused,
+        ];
+        assert_eq!(Turns::of(&all), Turns { placed: 3, unnamed: 1, unbound: 1 });
+    }
+
+    fn decision() -> Decision {
+        Decision {
+            number: 1,
+            at: Instant::now(),
+            request: String::new(),
+            session: String::new(),
+            isl_tokens: 1,
+            block_size: 1,
+            priority: 0,
+            outcome: Outcome::Rejected(Rejection::Overloaded),
+            affinity: AffinityOutcome::None,
+            bound: None,
+            considered: 0,
+            candidates: Vec::new(),
+        }
     }
 
     #[test]
@@ -249,27 +312,24 @@ mod tests {
         assert_eq!(codes(&[], &quiet()), ["no_workers"]);
         let away = ClusterFacts { store_unreachable: Duration::from_secs(9), ranks_with_holes: 2, ..quiet() };
         let well = || vec![rank(1, 0), rank(2, 0)];
-        assert_eq!(codes(&[pool(well(), Stats::default())], &away), ["store_unreachable", "event_gaps"]);
-        let sessionless = Stats { placed: 100, affinity_hits: 70, ..Stats::default() };
-        assert_eq!(codes(&[pool(well(), sessionless)], &quiet()), ["no_session_header"]);
-        let off = ClusterFacts { has_affinity: false, ..quiet() };
-        assert_eq!(codes(&[pool(well(), sessionless)], &off), [""; 0]);
-        let few = Stats { placed: 19, ..Stats::default() };
-        assert_eq!(codes(&[pool(well(), few)], &quiet()), [""; 0], "too few to say");
+        assert_eq!(codes(&[pool(well())], &away), ["store_unreachable", "event_gaps"]);
+        assert_eq!(codes(&[after(100, 30, 0)], &quiet()), ["no_session_header"]);
+        assert_eq!(codes(&[after(19, 19, 0)], &quiet()), [""; 0], "too few to say");
+        assert_eq!(codes(&[after(2, 0, 1)], &quiet()), ["table_full"]);
 
-        let hot = pool(vec![rank(1, 12), rank(2, 2), rank(3, 3)], Stats::default());
+        let hot = pool(vec![rank(1, 12), rank(2, 2), rank(3, 3)]);
         let told = of(&[hot], &quiet());
         assert_eq!((told.len(), told[0].code), (1, "hot_spot"));
         assert!(told[0].text.contains("worker 1 rank 0 runs 12 requests"), "{}", told[0].text);
-        assert_eq!(codes(&[pool(vec![rank(1, 30)], Stats::default())], &quiet()), [""; 0], "alone");
+        assert_eq!(codes(&[pool(vec![rank(1, 30)])], &quiet()), [""; 0], "alone");
 
         let failed = RankSnapshot { quarantined: true, ..rank(1, 0) };
-        assert_eq!(codes(&[pool(vec![failed, rank(2, 0)], Stats::default())], &quiet()), ["quarantined"]);
+        assert_eq!(codes(&[pool(vec![failed, rank(2, 0)])], &quiet()), ["quarantined"]);
         let draining = RankSnapshot { draining: true, ..rank(2, 0) };
-        assert_eq!(codes(&[pool(vec![failed, draining], Stats::default())], &quiet()), ["no_healthy_worker"]);
+        assert_eq!(codes(&[pool(vec![failed, draining])], &quiet()), ["no_healthy_worker"]);
         let busy = RankSnapshot { busy: true, ..rank(1, 0) };
-        assert_eq!(codes(&[pool(vec![busy], Stats::default())], &quiet()), ["all_busy"]);
-        let silent = PoolFacts { silent: 1, ..pool(well(), Stats::default()) };
+        assert_eq!(codes(&[pool(vec![busy])], &quiet()), ["all_busy"]);
+        let silent = PoolFacts { silent: 1, ..pool(well()) };
         assert_eq!(codes(&[silent], &quiet()), ["silent_workers"]);
     }
 }

@@ -8,7 +8,7 @@ use http::StatusCode;
 use roost_router::{RankSnapshot, SessionView, Snapshot, Stats};
 use serde_json::{Value, json};
 
-use super::alarms::{self, PoolFacts};
+use super::alarms::{self, PoolFacts, Turns};
 use crate::explain;
 use crate::metrics::{Curves, Distribution};
 use crate::models::Pool;
@@ -42,7 +42,11 @@ pub(super) fn answer(shared: &Shared, part: &str) -> Response {
             },
         }));
         let silent = pool.engines().instances().filter(|i| pool.is_silent(i.info.worker)).count();
-        facts.push(PoolFacts { model: model.to_string(), role: pool.router.role(), snapshot, silent });
+        let turns = pool.router.has_affinity().then(|| {
+            let latest = pool.router.recent_decisions(alarms::WINDOW);
+            Turns::of(latest.iter().map(|made| &**made))
+        });
+        facts.push(PoolFacts { model: model.to_string(), role: pool.router.role(), snapshot, silent, turns });
     }
     let cluster = shared.cluster.stats();
     let alarms = alarms::of(
@@ -50,7 +54,6 @@ pub(super) fn answer(shared: &Shared, part: &str) -> Response {
         &alarms::ClusterFacts {
             store_unreachable: cluster.store_unreachable,
             ranks_with_holes: cluster.ranks_with_holes,
-            has_affinity: shared.config.route.router.affinity.ttl.is_some(),
             is_leaving: shared.is_leaving(),
         },
     );
