@@ -25,18 +25,25 @@ fn child() {
 }
 
 /// A running `roost`; killed when dropped.
-struct Roost(Child);
+pub(crate) struct Roost(Child);
 
-fn roost(arguments: &[&str]) -> Roost {
-    let child = Command::new(std::env::current_exe().unwrap())
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
         .args(["exits::child", "--exact", "--ignored", "--nocapture"])
         .env(ARGUMENTS, arguments.join("\n"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    Roost(child)
+        .stdin(Stdio::null());
+    command
+}
+
+fn roost(arguments: &[&str]) -> Roost {
+    Roost(command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+}
+
+/// The exit status of a short run, and what it printed; the test program's own words are before it.
+pub(crate) fn said(arguments: &[&str]) -> (i32, String) {
+    let output = command(arguments).output().unwrap();
+    (output.status.code().unwrap_or(-1), String::from_utf8(output.stdout).unwrap())
 }
 
 impl Roost {
@@ -71,7 +78,7 @@ fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
 }
 
 /// A worker and a frontend that knows it, with these further options.
-fn deployment(store: &TempDir, options: &[&str]) -> (Roost, Roost, SocketAddr) {
+pub(crate) fn deployment(store: &TempDir, options: &[&str]) -> (Roost, Roost, SocketAddr) {
     let folder = store.path().to_str().unwrap();
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let port = address.port().to_string();
@@ -93,8 +100,8 @@ fn deployment(store: &TempDir, options: &[&str]) -> (Roost, Roost, SocketAddr) {
     (worker, frontend, address)
 }
 
-/// Begins a streamed answer of so many tokens; returns when the first of it is there.
-fn begin(address: SocketAddr, tokens: u32) -> BufReader<TcpStream> {
+/// Begins a streamed answer of so many tokens, for the session "s"; returns when the first of it is there.
+pub(crate) fn begin(address: SocketAddr, tokens: u32) -> BufReader<TcpStream> {
     let body = format!(
         "{{\"model\":\"mock-model\",\"stream\":true,\"max_tokens\":{tokens},\"ignore_eos\":true,\
          \"messages\":[{{\"role\":\"user\",\"content\":\"go on\"}}]}}"
@@ -103,7 +110,7 @@ fn begin(address: SocketAddr, tokens: u32) -> BufReader<TcpStream> {
     write!(
         stream,
         "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+         content-type: application/json\r\nx-dynamo-session-id: s\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
     .unwrap();

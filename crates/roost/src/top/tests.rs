@@ -3,6 +3,7 @@ use serde_json::json;
 
 use super::view::{Style, quantile, screen};
 use super::*;
+use crate::exits;
 
 fn options() -> Top {
     let frontend = Frontend { url: "http://r:1".into(), api_key: None, ca: None, certificate: None };
@@ -86,4 +87,27 @@ fn what_is_no_state_harms_nobody() {
     for odd in [json!(null), json!([]), json!({"pools": [{"ranks": [null]}], "alarms": 3})] {
         assert!(screen(&options(), Some(&odd), &odd, WIDE).starts_with("roost -"));
     }
+}
+
+/// The whole way: a worker, a frontend, a running session, and the program itself.
+#[test]
+fn once_of_a_live_frontend() {
+    let store = tempfile::TempDir::new().unwrap();
+    let options = ["--router-mode", "kv", "--router-session-affinity-ttl-secs", "600"];
+    let (_worker, frontend, address) = exits::deployment(&store, &options);
+    let answer = exits::begin(address, 100_000);
+    let url = format!("http://{address}");
+    let (status, text) = exits::said(&["top", "--once", "--url", &url]);
+    assert_eq!(status, 0, "{text}");
+    let shown: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("roost ")).collect();
+    assert_eq!(shown[0], "roost ready  running 1  succeeded 0  failed 0");
+    assert_eq!(shown[2], "mock-model aggregated: 1 ranks, 1 running, 0 waiting, 1 sessions, hit rate 0%");
+    let session = shown.iter().find(|line| line.starts_with("s  ")).unwrap_or_else(|| panic!("{text}"));
+    assert!(session.ends_with("1 running"), "{session}");
+    assert!(!text.contains('\x1b'), "no colours and no other screen where there is no terminal: {text:?}");
+    let (status, text) = exits::said(&["top", "--once", "--url", &url, "nobody"]);
+    assert!(status == 0 && !text.contains("\ns  "), "{text}");
+    drop(answer);
+    drop(frontend);
+    assert_eq!(exits::said(&["top", "--once", "--url", &url]).0, 1, "nobody there");
 }
