@@ -154,7 +154,10 @@ impl Chromium {
         let code = match key {
             "Enter" => 13,
             "Tab" => 9,
+            "End" => 35,
+            "Home" => 36,
             "ArrowRight" => 39,
+            "ArrowDown" => 40,
             _ => 0,
         };
         for kind in ["keyDown", "keyUp"] {

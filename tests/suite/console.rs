@@ -77,6 +77,30 @@ async fn the_state_is_that_of_the_router() -> Result<()> {
     Ok(())
 }
 
+/// Requests without a session are told of where sessions are bound, and only there.
+#[tokio::test]
+async fn an_alarm_for_clients_that_name_no_session() -> Result<()> {
+    for (named, codes) in [(true, &[][..]), (false, &["no_session_header"])] {
+        let decode_only = Options::split(1, 1).with(|config| config.route.prefill_affinity_ttl = None);
+        let cluster = decode_only.start().await?;
+        for number in 0..20 {
+            let request = cluster.chat("@@hello@@");
+            let request = if named { request.session(&format!("s-{number}")) } else { request };
+            assert_eq!(request.send().await?.status, 200);
+        }
+        let seen = state(&cluster, "").await?;
+        let alarms = seen["alarms"].as_array().context("alarms")?;
+        let told: Vec<&str> = alarms.iter().filter_map(|alarm| alarm["code"].as_str()).collect();
+        assert_eq!(told, codes, "{alarms:?}");
+        assert!(
+            alarms
+                .iter()
+                .all(|alarm| alarm["text"].as_str().is_some_and(|text| text.contains("tiny (decode)")))
+        );
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn who_may_see_it() -> Result<()> {
     let with_keys = Options::new(0).with(|config| {
@@ -155,6 +179,14 @@ async fn the_page_in_a_browser() -> Result<()> {
         browser.press("Enter")?;
         browser.until("document.querySelector('.why')")?;
 
+        // What is shown stays the same element, so that selections, focus and a screen reader's place stay, too.
+        let mark = "for (const e of document.querySelectorAll('.map button, #session-rows tr, .decision, .why')) e.same = true; \
+                    document.body.dataset.drawn";
+        let drawn = browser.value(mark)?;
+        browser.until(&format!("document.body.dataset.drawn >= {} + 2", drawn.as_str().unwrap_or("0")))?;
+        let changed = "[...document.querySelectorAll('.map button, #session-rows tr, .decision, .why')].filter((e) => !e.same).length";
+        assert_eq!(browser.value(changed)?, 0);
+
         // By keyboard over the map, and into a rank.
         browser.value("document.querySelector('.map button').focus()")?;
         browser.press("ArrowRight")?;
@@ -167,6 +199,17 @@ async fn the_page_in_a_browser() -> Result<()> {
         );
         let second = "document.querySelectorAll('.map button')[1].getAttribute('aria-pressed')";
         assert_eq!(browser.value(second)?, "true");
+        let said = browser.value("document.querySelector('#rank-said').textContent")?;
+        assert!(said.as_str().is_some_and(|said| said.contains("hit rate")), "{said}");
+        let stops = "[...document.querySelectorAll('.map button')].map((tile) => tile.tabIndex)";
+        assert_eq!(browser.value(stops)?, json!([-1, 0, -1]), "one stop for Tab, where one was");
+        let here = "[...document.querySelectorAll('.map button')].indexOf(document.activeElement)";
+        for (key, at) in [("End", 2), ("Home", 0), ("ArrowRight", 1), ("ArrowDown", 1)] {
+            browser.press(key)?;
+            assert_eq!(browser.value(here)?, at, "{key}: there is one row");
+        }
+        browser.press("Tab")?;
+        assert_eq!(browser.value("document.activeElement.id")?, "search", "the map is left at once");
         browser.click("#as-table")?;
         browser.until("document.querySelectorAll('#pools tbody tr').length === 3")?;
         browser.click("#as-table")?;

@@ -1,6 +1,6 @@
 // Rates and quantiles of the last minutes: differences of what the server has counted, taken here.
 
-import { element, number, percent, seconds, share } from "./text.js";
+import { element, number, percent, say, seconds, share } from "./text.js";
 
 const KEPT = 150;
 /// So many points fill a tile; fewer stand at its right.
@@ -10,8 +10,8 @@ const TILES = [
   ["Running requests", (d) => [d.active], number],
   ["Requests a second", (d) => [d.requests, d.failed], number, "failed"],
   ["Output tokens a second", (d) => [d.tokens], number],
-  ["Time to first token, p50 (p99 dashed)", (d) => [d.ttft50, d.ttft99], seconds, "p99"],
-  ["Between tokens, p50 (p99 dashed)", (d) => [d.itl50, d.itl99], seconds, "p99"],
+  ["Time to first token, p50", (d) => [d.ttft50, d.ttft99], seconds, "p99"],
+  ["Between tokens, p50", (d) => [d.itl50, d.itl99], seconds, "p99"],
   ["Prompt tokens cached", (d) => [d.hits], percent],
 ];
 
@@ -20,12 +20,12 @@ export class Curves {
     this.points = [];
     this.before = null;
     this.tiles = TILES.map(([title, values, show, second]) => {
-      const output = element("output");
+      const [main, other] = [element("b"), element("small")];
       const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       svg.setAttribute("preserveAspectRatio", "none");
       svg.setAttribute("aria-hidden", "true");
-      place.append(element("figure", { class: "tile" }, element("figcaption", {}, title), output, svg));
-      return { values, show, second, output, svg };
+      place.append(element("figure", { class: "tile" }, element("figcaption", {}, title), element("p", {}, main, other), svg));
+      return { values, show, second, main, other, svg };
     });
   }
 
@@ -45,9 +45,10 @@ export class Curves {
 
   draw() {
     const last = this.points.at(-1);
-    for (const { values, show, second, output, svg } of this.tiles) {
-      const [first, other] = last ? values(last) : [];
-      output.textContent = show(first) + (second && other != null ? `, ${second} ${show(other)}` : "");
+    for (const { values, show, second, main, other, svg } of this.tiles) {
+      const [first, further] = last ? values(last) : [];
+      say(main, show(first));
+      say(other, second && further != null ? `${second} ${show(further)}` : "");
       const lines = this.points.map(values);
       const width = Math.max(lines.length, WIDTH) - 1;
       svg.setAttribute("viewBox", `0 0 ${width} 100`);
@@ -58,9 +59,23 @@ export class Curves {
         if (which) path.setAttribute("class", "second");
         return path;
       });
+      if (paths.length) paths.unshift(area(paths[0].getAttribute("d"), width));
       svg.replaceChildren(...paths);
     }
   }
+}
+
+/// What is below a line: each of its pieces goes down to the ground.
+function area(d, width) {
+  const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  const pieces = d.split("M").filter(Boolean).map((piece) => {
+    const first = piece.split(" ")[0];
+    const last = piece.includes("L") ? piece.slice(piece.lastIndexOf("L") + 1).split(" ")[0] : first;
+    return `M${piece}L${Math.min(last, width)} 100L${first} 100Z`;
+  });
+  path.setAttribute("d", pieces.join(""));
+  path.setAttribute("class", "area");
+  return path;
 }
 
 function line(values, top, width) {

@@ -1,6 +1,6 @@
 // The latest decisions; an opened one says why, and stays as it is while others come.
 
-import { element, facts, number, seconds } from "./text.js";
+import { arrange, element, exact, facts, keep, number, say, seconds } from "./text.js";
 
 const REASONS = {
   session: "its session is bound there",
@@ -14,41 +14,45 @@ const REASONS = {
 export class Decisions {
   constructor(list) {
     this.list = list;
+    this.kept = new Map();
     this.open = null;
-    this.kept = null;
   }
 
   take(decisions) {
-    const focused = document.activeElement?.dataset?.decision;
-    const shown = decisions.map((made) => ({ ...made, key: `${made.model} ${made.role} ${made.number}` }));
-    this.kept = shown.find((made) => made.key === this.open) ?? (this.open ? this.kept : null);
-    if (this.kept && !shown.includes(this.kept)) shown.push(this.kept);
-    this.shown = shown;
-    this.draw();
-    if (focused) this.list.querySelector(`[data-decision="${CSS.escape(focused)}"]`)?.focus();
-  }
-
-  draw() {
-    this.list.replaceChildren(...this.shown.map((made) => {
-      const open = made.key === this.open;
-      const line = element("button", {
-        type: "button", class: "decision", "data-decision": made.key, "aria-expanded": String(open),
-        onclick: () => this.toggle(made),
-      },
-      element("span", { class: "soft" }, `${seconds(made.age_ms / 1000)} ago`),
-      element("span", {}, made.session ?? made.request ?? "a request"),
-      element("span", {}, made.worker ? `→ ${made.worker.hex}/${made.worker.dp_rank}` : "refused"),
-      element("span", {}, made.reason ?? "rejected"),
-      element("span", { class: "n" }, `${number(made.isl_tokens)} tokens`));
-      return element("li", {}, line, open ? why(made) : null);
+    const made = new Map(decisions.map((one) => [`${one.model} ${one.role} ${one.number} ${one.request}`, one]));
+    const keys = [...made.keys()];
+    // An opened one stays at the end when it is no longer among the latest.
+    if (this.open && !made.has(this.open) && this.kept.has(this.open)) keys.push(this.open);
+    arrange(this.list, keep(this.kept, keys, (at) => this.item(keys[at], made.get(keys[at]))).map(({ line, age }, at) => {
+      const one = made.get(keys[at]);
+      say(age, one ? `${seconds(one.age_ms / 1000)} ago` : "earlier");
+      return line;
     }));
   }
 
-  toggle(made) {
-    this.open = this.open === made.key ? null : made.key;
-    this.kept = this.open ? made : null;
-    this.draw();
-    this.list.querySelector(`[data-decision="${CSS.escape(made.key)}"]`)?.focus();
+  item(key, made) {
+    const age = element("span", { class: "soft" });
+    const button = element("button", {
+      type: "button", class: "decision", "aria-expanded": "false", onclick: () => this.toggle(key),
+    },
+    age,
+    element("span", {}, made.session ?? made.request ?? "a request"),
+    element("span", {}, made.worker ? `→ ${made.worker.hex}/${made.worker.dp_rank}` : "refused"),
+    element("span", {}, made.reason ?? "rejected"),
+    element("span", { class: "n" }, `${number(made.isl_tokens)} tokens`));
+    return { line: element("li", {}, button), button, age, made };
+  }
+
+  toggle(key) {
+    const before = this.open;
+    this.open = before === key ? null : key;
+    for (const one of [before, this.open]) {
+      const item = this.kept.get(one);
+      if (!item) continue;
+      const open = one === this.open;
+      item.button.setAttribute("aria-expanded", String(open));
+      arrange(item.line, open ? [item.button, why(item.made)] : [item.button]);
+    }
   }
 }
 
@@ -58,16 +62,18 @@ function why(made) {
   const moved = made.affinity.moved_because ? ` The session left its rank because: ${made.affinity.moved_because}.` : "";
   const head = ["Worker", "Cached blocks", "Prefill tokens", "Blocks in use", "Running", "Prefill cost", "Decode cost", "Requests",
     "Future", "Bonus", "Total"];
-  const rows = made.candidates.map((one) => element("tr", { class: one.chosen ? "chosen" : null },
-    element("td", {}, element("code", {}, `${one.worker.hex}/${one.worker.dp_rank}`), one.chosen ? " chosen" : ""),
-    ...[tiers(one.overlap_blocks), number(one.load.prefill_tokens), number(one.load.active_blocks), number(one.load.active_requests),
-      number(one.cost.prefill), number(one.cost.decode), number(one.cost.requests), number(one.cost.future), number(one.cost.bonus),
-      number(one.cost.total)].map((text) => element("td", { class: "n" }, text))));
+  const rows = made.candidates.map(({ chosen, worker, overlap_blocks, load, cost }) => {
+    const numbers = [load.prefill_tokens, load.active_blocks, load.active_requests, cost.prefill, cost.decode, cost.requests, cost.future,
+      cost.bonus, cost.total].map(exact);
+    return element("tr", { class: chosen ? "chosen" : null },
+      element("td", {}, element("code", {}, `${worker.hex}/${worker.dp_rank}`), chosen ? " chosen" : ""),
+      ...[tiers(overlap_blocks), ...numbers].map((text) => element("td", { class: "n" }, text)));
+  });
   return element("div", { class: "why", role: "region", "aria-label": "why" },
     element("p", {}, cause + moved),
     facts([["request", made.request ?? "–"], ["session", made.session ?? "–"], ["affinity", made.affinity.outcome],
       ["prompt", `${number(made.isl_tokens)} tokens`], ["block", `${made.block_size} tokens`], ["considered", `${made.considered} ranks`]]),
-    rows.length ? element("table", {},
+    rows.length ? element("table", { "aria-label": "candidates" },
       element("thead", {}, element("tr", {}, ...head.map((name, at) => element("th", { scope: "col", class: at ? "n" : null }, name)))),
       element("tbody", {}, ...rows)) : null);
 }
@@ -75,5 +81,5 @@ function why(made) {
 /// Blocks on the device, and in further tiers where there are any.
 function tiers({ device, host, disk, external }) {
   const more = host + disk + external;
-  return more > 0 ? `${number(device)} + ${number(more)}` : number(device);
+  return more > 0 ? `${exact(device)} + ${exact(more)}` : exact(device);
 }

@@ -5,18 +5,18 @@ import { Decisions } from "./decisions.js";
 import { Fleet } from "./fleet.js";
 import { showSessions } from "./sessions.js";
 import { Source } from "./source.js";
-import { element } from "./text.js";
+import { element, say } from "./text.js";
 
 const at = (id) => document.getElementById(id);
 
 const curves = new Curves(at("tiles"));
-const fleet = new Fleet({ place: at("pools"), detail: at("rank"), shade: at("shade"), asTable: at("as-table") });
+const fleet = new Fleet({ place: at("pools"), detail: at("rank"), said: at("rank-said"), shade: at("shade"), asTable: at("as-table") });
 const decisions = new Decisions(at("decision-list"));
 at("legend").append("less ", ...Array.from({ length: 5 }, () => element("i")), " more");
 
-function say(word, text = word) {
+function stand(word, text = word) {
   at("state").dataset.state = word;
-  if (at("state").textContent !== text) at("state").textContent = text;
+  say(at("state"), text);
 }
 
 let told = "";
@@ -32,7 +32,7 @@ function showAlarms(alarms) {
 const source = new Source({
   state(state) {
     at("key").hidden = true;
-    say(state.state);
+    stand(state.state);
     showAlarms(state.alarms);
     curves.take(state);
     fleet.take(state.pools);
@@ -41,10 +41,10 @@ const source = new Source({
     document.body.dataset.drawn = String(Number(document.body.dataset.drawn ?? 0) + 1);
   },
   lost(error) {
-    say("lost", `no answer: ${error.message}`);
+    stand("lost", `no answer: ${error.message}`);
   },
   locked(wrong) {
-    say("lost", "locked");
+    stand("lost", "locked");
     at("key").hidden = false;
     at("key-said").textContent = wrong ? "That key is not accepted." : "";
     at("key-text").focus();
