@@ -15,6 +15,7 @@ use roost_frontend::metrics::{Metrics, MetricsOptions};
 use roost_frontend::{
     Config, Frontend, Listener, ModelSource, Parts, PlaneRecovery, Replicas, RequestRecord, RequestTrace,
 };
+use roost_telemetry::spans::{SpanExport, SpanKeeper, Spans};
 use roost_telemetry::{RecordFile, RecordKeeper, Registry};
 use roost_wire::{Client, ClientConfig, ListenTls, ListenerConfig, ResponseListener};
 use roost_worker::{
@@ -53,6 +54,7 @@ struct RunningFrontend {
     stop_cluster: CancellationToken,
     task: JoinHandle<bool>,
     trace_keeper: Option<Box<RecordKeeper<RequestRecord>>>,
+    span_keeper: Option<SpanKeeper>,
 }
 
 /// What a cluster is to look like.
@@ -104,6 +106,8 @@ pub struct Options {
     pub tls: Option<Arc<ListenTls>>,
     /// A socket in the file system on which the frontend listens as well.
     pub unix_socket: Option<PathBuf>,
+    /// Who is told of the frontend's spans.
+    pub spans: Option<Box<SpanExport>>,
     /// Where the frontend's request trace goes.
     pub trace: Option<Box<RecordFile>>,
     /// Plain SGLang servers in place of workers.
@@ -165,6 +169,7 @@ impl Options {
             kubernetes: None,
             tls: None,
             unix_socket: None,
+            spans: None,
             trace: None,
             sglang: None,
         }
@@ -202,19 +207,19 @@ impl Options {
             response_address: None,
             _files: files,
         };
-        cluster.start_frontend().await?;
+        Box::pin(cluster.start_frontend()).await?;
         for _ in 0..cluster.options.workers {
-            cluster.add_worker(MODEL).await?;
+            Box::pin(cluster.add_worker(MODEL)).await?;
         }
         if cluster.options.workers > 0 {
             cluster.wait_for_workers(MODEL, cluster.options.workers).await?;
         }
         let (prefill, decode) = (cluster.options.prefill, cluster.options.decode);
         for _ in 0..prefill {
-            cluster.add_worker_as(Role::Prefill).await?;
+            Box::pin(cluster.add_worker_as(Role::Prefill)).await?;
         }
         for _ in 0..decode {
-            cluster.add_worker_as(Role::Decode).await?;
+            Box::pin(cluster.add_worker_as(Role::Decode)).await?;
         }
         if prefill > 0 && decode > 0 {
             cluster.wait_for_role(MODEL, Role::Prefill, prefill).await?;
@@ -369,9 +374,11 @@ impl Cluster {
         let metrics = Metrics::new(&registry, &MetricsOptions::default())?;
         let (trace, trace_keeper) =
             self.options.trace.as_deref().cloned().map(RequestTrace::open).transpose()?.unzip();
+        let (spans, span_keeper) =
+            self.options.spans.as_deref().cloned().map(Spans::start).transpose()?.unzip();
         let frontend = Frontend::new(
             self.options.config.clone(),
-            Parts { client, cluster, updates, registry, metrics, replicas, hosted, trace },
+            Parts { client, cluster, updates, registry, metrics, replicas, hosted, trace, spans },
         )?;
         // A free port the first time; one that is started again keeps its address.
         let listener = TcpListener::bind(self.address).await?;
@@ -382,8 +389,13 @@ impl Cluster {
         }
         let shutdown = CancellationToken::new();
         let task = tokio::spawn(frontend.run(listeners, shutdown.clone()));
-        self.frontend =
-            Some(RunningFrontend { shutdown, stop_cluster, task, trace_keeper: trace_keeper.map(Box::new) });
+        self.frontend = Some(RunningFrontend {
+            shutdown,
+            stop_cluster,
+            task,
+            trace_keeper: trace_keeper.map(Box::new),
+            span_keeper,
+        });
         Ok(())
     }
 
@@ -406,6 +418,9 @@ impl Cluster {
         let drained =
             tokio::time::timeout(PATIENCE, frontend.task).await.context("the frontend does not end")??;
         frontend.stop_cluster.cancel();
+        if let Some(keeper) = frontend.span_keeper {
+            keeper.stop().await;
+        }
         if let Some(keeper) = frontend.trace_keeper {
             tokio::task::spawn_blocking(|| keeper.stop()).await?;
         }

@@ -46,6 +46,7 @@ mod security;
 mod sglang;
 mod shutdown;
 mod soak;
+mod spans;
 mod stalled;
 mod streaming;
 mod taints;

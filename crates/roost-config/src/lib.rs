@@ -51,7 +51,7 @@ pub use serve::{
     KeyOptions, KubernetesOptions, LimitOptions, LocalPrefillOptions, LocalPrefillPolicy, LogFormat,
     LogOptions, MetricsOptions, ModelOptions, NamespaceFilter, NatsOptions, PathOptions, PlaneOptions,
     PlaneTls, ProcessOptions, QueueOptions, QueuePolicy, ReasoningField, ReliabilityOptions, RouterMode,
-    RouterOptions, Serve, SglangOptions, TokenizerBackend, TokenizerOptions, TraceOptions,
+    RouterOptions, Serve, SglangOptions, SpanOptions, TokenizerBackend, TokenizerOptions, TraceOptions,
 };
 pub use spec::{CommandSpec, Kind, OptionSpec, Section, Status, TimeUnit};
 pub use worker::Worker;

@@ -48,6 +48,8 @@ pub struct Serve {
     pub metrics: MetricsOptions,
     /// Log output.
     pub log: LogOptions,
+    /// Spans for a collector; `None`: none are told of.
+    pub spans: Option<SpanOptions>,
     /// The request trace; `None`: none is written.
     pub trace: Option<TraceOptions>,
     /// Threads and descriptors of the process.
@@ -565,6 +567,23 @@ pub struct HistogramRange {
     pub max: f64,
     /// Number of finite bounds, the zero included.
     pub count: usize,
+}
+
+/// Spans for an OpenTelemetry collector.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpanOptions {
+    /// The collector, with the path of spans where it is spoken to by HTTP.
+    pub endpoint: String,
+    /// gRPC instead of HTTP.
+    pub grpc: bool,
+    /// Headers of every call.
+    pub headers: Vec<(String, String)>,
+    /// Attributes of the process.
+    pub resource: Vec<(String, String)>,
+    /// Part of the requests that are told of.
+    pub ratio: f64,
+    /// Longest time that a span waits.
+    pub delay: Duration,
 }
 
 /// One record per request, in a file.

@@ -14,7 +14,7 @@ use crate::api::Api;
 use crate::body;
 use crate::dispatch::{self, Answers, Dispatching};
 use crate::failure::Failure;
-use crate::metrics::RequestKind;
+use crate::finish::Early;
 use crate::prepare::pool::PoolError;
 use crate::prepare::{self, Refused, Unprepared, Wanted};
 use crate::reply;
@@ -28,7 +28,10 @@ use crate::shared::Shared;
 pub(crate) async fn serve(shared: Arc<Shared>, api: Api, request: Request) -> Response {
     let received = Instant::now();
     let (parts, body) = request.into_parts();
-    let session = Session::of(&parts.headers);
+    let mut session = Session::of(&parts.headers);
+    if let Some(spans) = &shared.spans {
+        session.traced(spans, &parts.headers);
+    }
     let echo = session.echo();
     let mut response = match run(&shared, api, &parts.headers, session, body, received).await {
         Ok(response) => response,
@@ -49,11 +52,8 @@ async fn run(
     body: Body,
     received: Instant,
 ) -> Result<Response, ApiError> {
-    // Without a look at the body nobody knows whether a stream was wanted.
-    let early = |error: ApiError| {
-        shared.metrics.refused(api.endpoint(), RequestKind::Unary, &error);
-        error
-    };
+    let books = Early::of(shared, api, &session, received);
+    let early = |error: ApiError| books.refused(error);
     let overload = shared.config.http.overload_status;
     if shared.is_draining() {
         return Err(early(ApiError::new(503, "Service is shutting down.")));

@@ -90,14 +90,15 @@ impl Request<'_> {
             }
             retries.failed(Instant::now());
             tracing::warn!(
-                request_id = %self.prepared.id,
+                request_id = %self.prepared.session.name(), session = self.prepared.session.id.as_deref(),
+                worker = tried.instances.last().map(|worker| tracing::field::display(format!("{:x}", worker.0))),
                 failure = %failed.failure,
                 retryable = failed.failure.retryable,
                 "attempt failed"
             );
             if failed.failure.lost_worker && tried.losses >= LOSS_LIMIT {
                 tracing::error!(
-                    request_id = %self.prepared.id,
+                    request_id = %self.prepared.session.name(), session = self.prepared.session.id.as_deref(),
                     workers = tried.losses,
                     "every worker that took this request was lost; it is not tried again"
                 );
@@ -125,7 +126,7 @@ impl Request<'_> {
                     return Err(failed);
                 }
                 // It may be the place that the worker refuses, not the request.
-                tracing::warn!(request_id = %self.prepared.id, failure = %failed.failure, "decode worker takes no prompts");
+                tracing::warn!(request_id = %self.prepared.session.name(), session = self.prepared.session.id.as_deref(), failure = %failed.failure, "decode worker takes no prompts");
                 tried.refused_local = true;
                 self.split(&prefill, tried, retries).await
             }

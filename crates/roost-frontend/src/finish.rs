@@ -1,5 +1,6 @@
 //! Where a request's books are closed: metrics and access log, once, whatever ended it.
 
+mod early;
 mod extras;
 
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use roost_kv::WorkerRank;
 use roost_openai::{ApiError, Finish};
 use roost_router::AffinityOutcome;
+use roost_telemetry::spans::{Kind, SpanContext, Spans};
 
 use crate::dispatch::Answers;
 use crate::failure::Failure;
@@ -18,6 +20,7 @@ use crate::session::Session;
 use crate::shared::Shared;
 use crate::trace::{self, Traced};
 
+pub(crate) use self::early::Early;
 pub(crate) use self::extras::Extras;
 use self::extras::{Ended, Timing};
 
@@ -30,6 +33,8 @@ pub(crate) struct Finisher {
     received: Instant,
     isl: u64,
     request_id: String,
+    /// Its name on the plane and in the logs of workers.
+    plane_id: uuid::Uuid,
     session: Option<Box<str>>,
     /// The session is over when the answer is whole.
     ends_session: bool,
@@ -45,6 +50,9 @@ pub(crate) struct Finisher {
     last_token: Option<Instant>,
     cached: Option<u64>,
     finish: Option<Finish>,
+    /// Who is told of its spans.
+    spans: Option<(Spans, SpanContext)>,
+    endpoint: Endpoint,
     /// What the request trace will tell.
     traced: Option<Box<Traced>>,
     /// Tokens turned into text, and the time it took.
@@ -71,6 +79,7 @@ impl Finisher {
             received,
             isl: 0,
             request_id: session.echo(),
+            plane_id: session.uuid,
             session: session.id.clone(),
             ends_session: session.is_final,
             extras: Extras::default(),
@@ -84,6 +93,8 @@ impl Finisher {
             last_token: None,
             cached: None,
             finish: None,
+            spans: shared.spans.clone().zip(session.trace),
+            endpoint,
             traced: None,
             decoded: 0,
             decoding: Duration::ZERO,
@@ -237,6 +248,33 @@ impl Finisher {
         });
     }
 
+    /// Tells of the request, of its preparation and of its answer; dispatch has told of its own parts.
+    fn end_spans(&mut self, outcome: Outcome, detail: Option<&str>) {
+        let Some((spans, context)) = self.spans.take().filter(|(_, context)| context.sampled) else { return };
+        let now = Instant::now();
+        let prepared = self.prepared.unwrap_or(now);
+        spans.put(context.child("prepare", Kind::Internal, (self.received, prepared)));
+        if let Some(first) = self.first_token {
+            let mut stream = context.child("stream", Kind::Internal, (first, now));
+            stream.attributes.push(("gen_ai.usage.output_tokens", self.decoded.into()));
+            spans.put(stream);
+        }
+        let mut root = context.root(self.endpoint.as_str(), (self.received, now));
+        let attributes = &mut root.attributes;
+        attributes.push(("gen_ai.request.model", (*self.model.name).into()));
+        attributes.push(("gen_ai.usage.input_tokens", self.isl.into()));
+        attributes.push(("gen_ai.usage.output_tokens", self.decoded.into()));
+        attributes.push(("request.id", self.request_id.as_str().into()));
+        attributes.extend(self.session.as_deref().map(|session| ("session.id", session.into())));
+        attributes.extend(self.rank.map(|rank| ("roost.worker", format!("{:x}", rank.worker.0).into())));
+        attributes.push(("roost.attempts", (self.attempts as u64).into()));
+        attributes.push(("roost.outcome", outcome.as_str().into()));
+        if let Outcome::Error(error) = outcome {
+            root.error = Some(detail.unwrap_or(error.as_str()).to_owned());
+        }
+        spans.put(root);
+    }
+
     /// Part of the prompt that the router expected in the worker's cache.
     fn hit_rate(&self) -> f64 {
         (f64::from(self.expected_cached_tokens) / (self.isl.max(1) as f64)).min(1.0)
@@ -251,12 +289,14 @@ impl Finisher {
         }
         self.guard.finish(outcome);
         self.end_trace();
+        self.end_spans(outcome, detail);
         let total = self.received.elapsed();
         let ttft_ms = self.first_token.map(|at| at.duration_since(self.received).as_secs_f64() * 1e3);
         tracing::info!(
             target: "roost::access",
             model = %self.model.name,
             request_id = %self.request_id,
+            plane_id = %self.plane_id,
             session = self.session.as_deref(),
             worker = self.rank.map(|rank| tracing::field::display(format!("{:x}", rank.worker.0))),
             dp_rank = self.rank.map(|rank| rank.dp_rank),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use roost_cluster::{ClusterHandle, Update};
-use roost_telemetry::Registry;
+use roost_telemetry::{Registry, spans::Spans};
 use roost_wire::Client;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -38,6 +38,8 @@ pub struct Parts {
     pub hosted: Option<Arc<dyn HostedEngines>>,
     /// Where every request is told of; `None`: nowhere.
     pub trace: Option<RequestTrace>,
+    /// Who is told of spans; `None`: nobody.
+    pub spans: Option<Spans>,
 }
 
 /// How long answers that are cut may take to tell their clients.

@@ -7,6 +7,7 @@ use http::HeaderMap;
 use roost_kv::WorkerId;
 use roost_openai::{NvExt, SessionAction, SessionControl};
 use roost_router::Pin;
+use roost_telemetry::spans::{SpanContext, Spans};
 
 pub(crate) mod metadata;
 #[cfg(test)]
@@ -14,6 +15,9 @@ mod tests;
 
 /// Longest request id that is echoed.
 const REQUEST_ID_LIMIT: usize = 128;
+
+/// Longest `tracestate` that is passed on; W3C wants this much.
+const TRACE_STATE_LIMIT: usize = 512;
 
 /// Longest session id that is kept as it came. Tables and logs have one for each session.
 const SESSION_ID_LIMIT: usize = 256;
@@ -45,6 +49,10 @@ pub(crate) struct Session {
     pub(crate) request_id: Option<Box<str>>,
     /// What the client wants the worker to know.
     pub(crate) metadata: Option<Arc<BTreeMap<String, String>>>,
+    /// Its place in a trace, where spans are told of.
+    pub(crate) trace: Option<SpanContext>,
+    /// What the caller's tracer wants callees to know.
+    pub(crate) trace_state: Option<Box<str>>,
     /// Our name for it: `x-dynamo-request-id` when that is a UUID, else a new one.
     pub(crate) uuid: uuid::Uuid,
 }
@@ -79,6 +87,8 @@ impl Session {
             strict_priority: number(headers, &["x-dynamo-request-strict-priority"]),
             tenant: text(headers, "x-tenant-id").map(Into::into),
             metadata: None,
+            trace: None,
+            trace_state: None,
             request_id: text(headers, "x-request-id").filter(|id| is_harmless(id)).map(Into::into),
             uuid: text(headers, "x-dynamo-request-id")
                 .and_then(|v| v.parse().ok())
@@ -88,9 +98,22 @@ impl Session {
 }
 
 impl Session {
-    /// `x-request-id` of the answer: the client's own, else ours.
+    /// Takes its place in the trace of its caller, or in a new one.
+    pub(crate) fn traced(&mut self, spans: &Spans, headers: &HeaderMap) {
+        self.trace = Some(spans.context(text(headers, "traceparent")));
+        let state = text(headers, "tracestate").filter(|state| state.len() <= TRACE_STATE_LIMIT);
+        self.trace_state =
+            state.filter(|state| state.bytes().all(|b| matches!(b, b' '..=b'~'))).map(Into::into);
+    }
+
+    /// `x-request-id` of the answer, which is the request's name in logs, too: the client's own, else ours.
     pub(crate) fn echo(&self) -> String {
-        self.request_id.as_deref().map_or_else(|| self.uuid.to_string(), str::to_owned)
+        self.name().to_string()
+    }
+
+    /// The same without a copy.
+    pub(crate) fn name(&self) -> RequestName<'_> {
+        RequestName(self)
     }
 
     /// Takes over what the body says of the session where the headers say nothing.
@@ -104,6 +127,19 @@ impl Session {
         }
         self.is_final |= is_same && control.action == Some(SessionAction::Close);
         self
+    }
+}
+
+/// The name of a request in logs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RequestName<'a>(&'a Session);
+
+impl std::fmt::Display for RequestName<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0.request_id {
+            Some(name) => f.write_str(name),
+            None => self.0.uuid.fmt(f),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use roost_cluster::{ClusterHandle, Update};
-use roost_telemetry::Registry;
+use roost_telemetry::{Registry, spans::Spans};
 use roost_wire::Client;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) hosted: Option<Arc<dyn HostedEngines>>,
     /// Where every request is told of; `None`: nowhere.
     pub(crate) trace: Option<RequestTrace>,
+    /// Who is told of spans; `None`: nobody.
+    pub(crate) spans: Option<Spans>,
     leaving: AtomicBool,
     draining: AtomicBool,
     /// A model could be served at least once: from then on the process is healthy whatever workers do.
@@ -54,7 +56,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// With what is left of the parts.
     pub(crate) fn new(config: Config, parts: Parts) -> std::io::Result<(Self, mpsc::Receiver<Update>)> {
-        let Parts { client, cluster, updates, registry, metrics, replicas, hosted, trace } = parts;
+        let Parts { client, cluster, updates, registry, metrics, replicas, hosted, trace, spans } = parts;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = config.prepare.threads.unwrap_or(cores.saturating_sub(1)).max(1);
         let shared = Shared {
@@ -68,6 +70,7 @@ impl Shared {
             replicas,
             hosted,
             trace,
+            spans,
             metrics,
             registry,
             client,

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use roost_cluster::Role;
 use roost_kv::WorkerId;
 use roost_openai::{ApiError, ModelEntry, write_model, write_model_list};
-use roost_telemetry::Registry;
+use roost_telemetry::{Registry, spans::Spans};
 use serde_json::{Value, json};
 
 use crate::metrics::{PoolSample, Sample, WorkerType};
@@ -209,6 +209,7 @@ pub(crate) fn metrics(shared: &Shared) -> Response {
         held: shared.hold.waiting(),
         segments: shared.memory.segments().stats(),
         session_bytes: shared.memory.bytes(),
+        spans: shared.spans.as_ref().map(Spans::stats).unwrap_or_default(),
         trace: shared.trace.as_ref().map(RequestTrace::stats).unwrap_or_default(),
     });
     let mut response = Response::new(axum::body::Body::from(shared.registry.encode()));

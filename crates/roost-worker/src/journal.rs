@@ -50,6 +50,8 @@ pub struct RequestRecord {
     pub text: Option<String>,
     /// What the client wanted the worker to know.
     pub metadata: BTreeMap<String, String>,
+    /// Headers of the request on the plane.
+    pub headers: Vec<(String, String)>,
     /// The whole request: token ids, limits, routing, agent context.
     pub request: EngineRequest,
 }

@@ -106,14 +106,18 @@ pub(crate) async fn start(
     registry.build_info(env!("CARGO_PKG_VERSION"))?;
     let metrics = Metrics::new(&registry, &crate::settings::metrics(&options.metrics))?;
     let (trace, trace_keeper) = settings::trace(options.trace.as_ref())?;
+    let (spans, span_keeper) = settings::spans(options.spans.as_ref())?;
     let frontend = Frontend::new(
         settings::frontend(options, &access),
-        Parts { client, cluster, updates, registry, metrics, replicas, hosted, trace },
+        Parts { client, cluster, updates, registry, metrics, replicas, hosted, trace, spans },
     )
     .context("cannot start the prepare threads")?;
     let running = async move {
         let drained = frontend.run(listening, shutdown).await;
         drop(socket);
+        if let Some(keeper) = span_keeper {
+            keeper.stop().await;
+        }
         if let Some(keeper) = trace_keeper {
             // A panic has been logged.
             let _written = tokio::task::spawn_blocking(|| keeper.stop()).await;

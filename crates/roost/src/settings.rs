@@ -9,6 +9,7 @@ use roost_config as options;
 use roost_frontend as frontend;
 use roost_frontend::metrics::MetricsOptions;
 use roost_frontend::{RequestRecord, RequestTrace};
+use roost_telemetry::spans::{Protocol, SpanExport, SpanKeeper, Spans};
 use roost_telemetry::{RecordFile, RecordKeeper, buckets};
 use roost_wire::Transport;
 
@@ -315,4 +316,19 @@ pub(crate) fn trace(
     let (trace, keeper) = RequestTrace::open(file)
         .with_context(|| format!("--request-trace-file-path {}", o.path.display()))?;
     Ok((Some(trace), Some(keeper)))
+}
+
+/// Begins to tell a collector of spans, if one is wanted, and returns what ends it. Must be called on a runtime.
+pub(crate) fn spans(o: Option<&options::SpanOptions>) -> Result<(Option<Spans>, Option<SpanKeeper>)> {
+    let Some(o) = o else { return Ok((None, None)) };
+    let export = SpanExport {
+        endpoint: o.endpoint.clone(),
+        protocol: if o.grpc { Protocol::Grpc } else { Protocol::Http },
+        headers: o.headers.clone(),
+        resource: o.resource.clone(),
+        ratio: o.ratio,
+        delay: o.delay,
+    };
+    let (spans, keeper) = Spans::start(export).context("--otel-exporter-otlp-endpoint")?;
+    Ok((Some(spans), Some(keeper)))
 }

@@ -9,7 +9,7 @@ use super::{
     KubernetesOptions, LimitOptions, LocalPrefillOptions, LogFormat, LogOptions, MetricsOptions,
     ModelOptions, NamespaceFilter, NatsOptions, PathOptions, PlaneOptions, PlaneTls, ProcessOptions,
     QueueOptions, QueuePolicy, ReasoningField, ReliabilityOptions, RouterMode, RouterOptions, Serve,
-    SglangOptions, TokenizerBackend, TokenizerOptions, TraceOptions, routes, sglang,
+    SglangOptions, SpanOptions, TokenizerBackend, TokenizerOptions, TraceOptions, routes, sglang,
 };
 use crate::{effective::Effective, problem::Problem, resolve::Resolved, value::Value, values::Values};
 
@@ -109,6 +109,7 @@ pub(crate) fn build(values: &Values, effective: Effective, notices: Vec<String>)
         metrics: metrics(values),
         log: log(values),
         trace: trace(values),
+        spans: spans(values),
         process: ProcessOptions {
             worker_threads: values.optional_size("runtime-num-worker-threads"),
             max_blocking_threads: values.optional_size("runtime-max-blocking-threads"),
@@ -378,6 +379,35 @@ pub(crate) fn plane_tls(values: &Values) -> PlaneTls {
         client_ca: values.path("tcp-tls-client-ca-cert-path"),
         handshake_timeout: values.duration("tcp-tls-handshake-timeout-secs"),
     }
+}
+
+fn spans(values: &Values) -> Option<SpanOptions> {
+    let pairs = |name: &str| -> Vec<(String, String)> {
+        let text = values.text(name).unwrap_or_default();
+        let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+        pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect()
+    };
+    let grpc = values.choice("otel-exporter-otlp-protocol") == "grpc";
+    let base = values.text("otel-exporter-otlp-endpoint");
+    let endpoint = values.text("otel-exporter-otlp-traces-endpoint").unwrap_or_else(|| match grpc {
+        true => base.unwrap_or_else(|| "http://localhost:4317".to_owned()),
+        false => {
+            let base = base.unwrap_or_else(|| "http://localhost:4318".to_owned());
+            format!("{}/v1/traces", base.trim_end_matches('/'))
+        }
+    });
+    let mut resource = pairs("otel-resource-attributes");
+    resource.retain(|(name, _)| name != "service.name");
+    resource.insert(0, ("service.name".to_owned(), values.required_text("otel-service-name")));
+    let options = SpanOptions {
+        endpoint,
+        grpc,
+        headers: pairs("otel-exporter-otlp-headers"),
+        resource,
+        ratio: values.number("otel-traces-sample-ratio"),
+        delay: values.duration("otel-bsp-schedule-delay"),
+    };
+    values.switch("otel-export-enabled").then_some(options)
 }
 
 fn trace(values: &Values) -> Option<TraceOptions> {

@@ -156,10 +156,48 @@ pub(crate) static LOG: &[OptionSpec] = &[
 
 /// Tracing and request records.
 pub(crate) static TRACE: &[OptionSpec] = &[
-    option("otel-export-enabled", Kind::Switch, "Export spans by OpenTelemetry.")
-        .env(&["OTEL_EXPORT_ENABLED"])
-        .default("false")
-        .refused(NOT_AVAILABLE),
+    option(
+        "otel-export-enabled",
+        Kind::Switch,
+        "Tell an OpenTelemetry collector of the spans of requests, and workers of the trace: docs/observability.md.",
+    )
+    .env(&["OTEL_EXPORT_ENABLED"])
+    .default("false"),
+    option("otel-exporter-otlp-protocol", choice(&["grpc", "http/protobuf"]), "How the collector is spoken to.")
+        .env(&["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"])
+        .default("grpc"),
+    option(
+        "otel-exporter-otlp-endpoint",
+        Kind::Text,
+        "The collector, `http://HOST:PORT`; by default port 4317 of this host for grpc, 4318 for http/protobuf, where \
+         `/v1/traces` is added.",
+    )
+    .env(&["OTEL_EXPORTER_OTLP_ENDPOINT"]),
+    option("otel-exporter-otlp-traces-endpoint", Kind::Text, "The same for spans alone; nothing is added to it.")
+        .env(&["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"]),
+    option("otel-exporter-otlp-headers", Kind::Text, "Headers of every call: `name=value`, separated by commas.")
+        .env(&["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"])
+        .secret(),
+    option("otel-service-name", Kind::Text, "`service.name` of the spans.")
+        .env(&["OTEL_SERVICE_NAME"])
+        .default("roost")
+        .dynamo_default("dynamo"),
+    option(
+        "otel-resource-attributes",
+        Kind::Text,
+        "Further attributes of the process: `name=value`, separated by commas.",
+    )
+    .env(&["OTEL_RESOURCE_ATTRIBUTES"]),
+    option(
+        "otel-traces-sample-ratio",
+        number(0.0, 1.0),
+        "Part of the requests that are told of, where the caller has not decided.",
+    )
+    .env(&["OTEL_TRACES_SAMPLE_RATIO"])
+    .default("1"),
+    option("otel-bsp-schedule-delay", milliseconds(1.0, 3_600_000.0), "Longest time that a span waits for others.")
+        .env(&["OTEL_BSP_SCHEDULE_DELAY"])
+        .default("5000"),
     option(
         "request-trace",
         Kind::Switch,

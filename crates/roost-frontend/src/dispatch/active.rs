@@ -109,7 +109,7 @@ impl Running {
                 Ok(()) => leg.done(&pool, prepared),
                 Err(failure) => {
                     let failure = leg.failed(failure, tried);
-                    tracing::warn!(request_id = %prepared.id, %failure, "ended badly after its work was done");
+                    tracing::warn!(request_id = %prepared.session.name(), session = prepared.session.id.as_deref(), %failure, "ended badly after its work was done");
                 }
             }
         }
@@ -235,7 +235,7 @@ impl Active {
         self.moves += 1;
         self.inherited = progress.generated;
         tracing::warn!(
-            request_id = %self.prepared.id,
+            request_id = %self.prepared.session.name(), session = self.prepared.session.id.as_deref(),
             %failure,
             tokens = progress.generated,
             "the answer goes on on another worker"

@@ -4,6 +4,7 @@ use std::task::{Context, Poll, ready};
 
 use roost_kv::WorkerRank;
 use roost_router::Placement;
+use roost_telemetry::spans::OpenSpan;
 use roost_wire::message::{EngineOutput, FinishReason};
 
 use super::answer::Answer;
@@ -16,6 +17,8 @@ pub(super) struct Leg {
     pub(super) stream: Answer,
     pub(super) placement: Placement,
     pub(super) booking: Booking,
+    /// The call, until it has brought what it was made for.
+    pub(super) span: Option<OpenSpan>,
 }
 
 impl Leg {
@@ -24,9 +27,19 @@ impl Leg {
         WorkerRank::new(self.booking.worker(), self.placement.rank.dp_rank)
     }
 
+    /// The call has brought what it was made for.
+    pub(super) fn answered(&mut self) {
+        if let Some(span) = self.span.take() {
+            span.end();
+        }
+    }
+
     /// The leg failed: its worker is told to stop before another is asked.
     pub(super) fn failed(self, failure: Failure, tried: &mut Tried) -> Failure {
-        let Leg { stream, booking, .. } = self;
+        let Leg { stream, booking, span, .. } = self;
+        if let Some(span) = span {
+            span.fail(failure.to_string());
+        }
         drop(stream);
         booking.failed(failure, tried)
     }
@@ -50,6 +63,7 @@ impl Leg {
         loop {
             match std::future::poll_fn(|cx| self.poll_output(cx)).await {
                 Some(Ok(output)) if !output.token_ids.is_empty() || output.finish_reason.is_some() => {
+                    self.answered();
                     return Ok(output);
                 }
                 // An empty output: the answer has not begun.

@@ -29,7 +29,7 @@ impl Request<'_> {
             decode_capacity: decode.total_blocks,
         };
         let locally = rule.decide(&outlook);
-        tracing::debug!(request_id = %self.prepared.id, ?outlook, locally, "where the prompt is computed");
+        tracing::debug!(request_id = %self.prepared.session.name(), session = self.prepared.session.id.as_deref(), ?outlook, locally, "where the prompt is computed");
         locally
     }
 

@@ -64,7 +64,8 @@ impl PrefillLeg {
     }
 
     /// The prompt is computed and handed over: its load is off the worker.
-    pub(super) fn done(self, pool: &Pool, prepared: &Prepared) {
+    pub(super) fn done(mut self, pool: &Pool, prepared: &Prepared) {
+        self.leg.answered();
         let Leg { placement, booking, .. } = self.leg;
         if !pool.has_events(booking.info()) {
             pool.approximate.record(Instant::now(), placement.rank, &prepared.blocks.sequence);
@@ -95,6 +96,9 @@ impl PrefillLeg {
         tokio::spawn(async move {
             let ended = tokio::time::timeout(END_WAIT, self.end()).await;
             let end = if matches!(ended, Ok(Ok(()))) { End::Ok } else { End::Cancelled };
+            if end == End::Ok {
+                self.leg.answered();
+            }
             self.stopped().lease.finish(end);
         });
     }

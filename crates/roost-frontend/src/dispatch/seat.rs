@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use roost_cluster::WorkerInfo;
 use roost_kv::{Overlap, WorkerId, WorkerRank};
 use roost_router::{Constraints, Lease, Pin, Placement, Request as RouteRequest, Submission};
+use roost_telemetry::spans::{Kind, OpenSpan};
 use roost_wire::Call;
 use roost_wire::message::{EngineRequest, TokenIdFormat};
 
@@ -23,7 +24,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Who failed a request already. Both pools' workers in one list: their ids are unique.
 #[derive(Debug, Default)]
 pub(super) struct Tried {
-    instances: Vec<WorkerId>,
+    pub(super) instances: Vec<WorkerId>,
     engines: Vec<WorkerId>,
     /// Workers that were lost after they had taken the request.
     pub(super) losses: u32,
@@ -80,6 +81,7 @@ impl Request<'_> {
         wish: Wish<'_>,
         tried: &Tried,
     ) -> Result<Seat, Failure> {
+        let mut span = self.span("route", Kind::Internal);
         let mut waiting = None;
         let (placement, lease) = loop {
             let began = Instant::now();
@@ -88,7 +90,14 @@ impl Request<'_> {
             let request = self.route_request(pool, &overlap, wish, tried);
             let submitted = pool.router.submit(&request, waiting.take());
             let (finding, scheduling) = (found - began, found.elapsed());
-            match submitted.map_err(|rejection| Failure::rejected(&rejection))? {
+            let submitted = submitted.map_err(|rejection| {
+                let failure = Failure::rejected(&rejection);
+                if let Some(span) = span.take() {
+                    span.fail(failure.to_string());
+                }
+                failure
+            });
+            match submitted? {
                 Submission::Placed(placement, lease) => {
                     self.count(pool, &placement, finding, scheduling);
                     break (placement, lease);
@@ -99,7 +108,18 @@ impl Request<'_> {
         let engine = pool.engine(placement.rank.worker).ok_or_else(Failure::gone)?;
         let instance =
             engine.pick(Instant::now(), wish.pin.worker, &tried.instances).ok_or_else(Failure::gone)?;
+        if let Some(mut span) = span {
+            tell(&mut span, &instance, &placement);
+            span.set("roost.cached_tokens", u64::from(placement.cached_tokens));
+            span.set("roost.affinity", format!("{:?}", placement.affinity));
+            span.end();
+        }
         Ok(Seat { placement, lease, engine, instance })
+    }
+
+    /// Begins a part of the request, if spans are told of.
+    fn span(&self, name: &'static str, kind: Kind) -> Option<OpenSpan> {
+        self.shared.spans.as_ref()?.open(self.prepared.session.trace?, name, kind)
     }
 
     fn count(&self, pool: &Pool, placement: &Placement, finding: Duration, scheduling: Duration) {
@@ -154,10 +174,14 @@ impl Request<'_> {
     ) -> Result<Leg, Failure> {
         let Seat { placement, lease, engine, instance } = seat;
         tried.calls += 1;
+        let mut span = self.span("dispatch", Kind::Client);
+        if let Some(span) = &mut span {
+            tell(span, &instance, &placement);
+        }
         if let Some(hosted) = &self.shared.hosted {
             let booking = Booking { lease, engine, instance };
             return match hosted.generate(booking.worker(), &self.prepared.id, body.clone()) {
-                Some(stream) => Ok(Leg { stream: Answer::Hosted(stream), placement, booking }),
+                Some(stream) => Ok(Leg { stream: Answer::Hosted(stream), placement, booking, span }),
                 None => Err(booking.failed(Failure::gone(), tried)),
             };
         }
@@ -167,7 +191,14 @@ impl Request<'_> {
         let body = body.encode(codec, self.token_format()).map_err(|e| Failure::encode(&e))?;
         let target = crate::plane::target(target);
         let metadata = self.prepared.session.metadata.as_deref();
-        let call = Call { metadata, ..Call::new(&self.prepared.id, body) };
+        let session = &self.prepared.session;
+        let parent = session
+            .trace
+            .map(|trace| trace.traceparent(span.as_ref().map_or_else(|| fastrand::u64(1..), OpenSpan::id)));
+        let mut headers = Vec::new();
+        headers.extend(parent.as_deref().map(|parent| ("traceparent", parent)));
+        headers.extend(session.trace_state.as_deref().map(|state| ("tracestate", state)));
+        let call = Call { metadata, headers: &headers, ..Call::new(&self.prepared.id, body) };
         let encoded = Instant::now();
         let call = self.shared.client.call(&target, call);
         let farewell = async {
@@ -182,10 +213,22 @@ impl Request<'_> {
         self.shared.metrics.called(encoded - began, encoded.elapsed());
         let booking = Booking { lease, engine: Arc::clone(&engine), instance: Arc::clone(&instance) };
         match called {
-            Ok(stream) => Ok(Leg { stream: Answer::Plane(stream), placement, booking }),
-            Err(failure) => Err(booking.failed(failure, tried)),
+            Ok(stream) => Ok(Leg { stream: Answer::Plane(stream), placement, booking, span }),
+            Err(failure) => {
+                if let Some(span) = span {
+                    span.fail(failure.to_string());
+                }
+                Err(booking.failed(failure, tried))
+            }
         }
     }
+}
+
+/// Says in a span where it leads.
+fn tell(span: &mut OpenSpan, instance: &Instance, placement: &Placement) {
+    span.set("roost.worker", format!("{:x}", instance.info.worker.0));
+    span.set("roost.dp_rank", u64::from(placement.rank.dp_rank));
+    span.set("roost.role", instance.info.role.as_str());
 }
 
 impl Seat {
@@ -219,7 +262,6 @@ impl Booking {
         }
         tried.losses += u32::from(failure.lost_worker);
         let failure = if failure.lost_worker && tried.losses > 1 { failure.blameless() } else { failure };
-        tracing::debug!(worker = format_args!("{:x}", id.0), %failure, "leg failed");
         self.close(now, &failure);
         failure
     }

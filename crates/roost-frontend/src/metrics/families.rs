@@ -77,6 +77,8 @@ pub(super) struct Families {
     pub(super) prompt_cache: PromptCacheFamilies,
     /// Records of the request trace: written, dropped, failed.
     pub(super) traced: [IntCounter; 3],
+    /// Spans: exported, dropped, failed.
+    pub(super) spans: [IntCounter; 3],
     pub(super) ingress: IngressFamilies,
     pub(super) overhead: OverheadFamilies,
     pub(super) runtime: RuntimeFamilies,
@@ -316,6 +318,7 @@ impl Families {
             cluster: ClusterFamilies::register(r)?,
             prompt_cache: PromptCacheFamilies::register(r)?,
             traced: traced(r)?,
+            spans: spans(r)?,
             ingress: IngressFamilies::register(r, options)?,
             overhead: OverheadFamilies::register(r, options)?,
             runtime: RuntimeFamilies::register(r, options.router_id)?,
@@ -674,4 +677,13 @@ fn traced(r: &Registry) -> Result<[IntCounter; 3], Error> {
         &["result"],
     )?;
     Ok(["written", "dropped", "failed"].map(|result| records.with_label_values(&[result])))
+}
+
+fn spans(r: &Registry) -> Result<[IntCounter; 3], Error> {
+    let spans = r.counter_vec(
+        Name::Full("roost_spans_total"),
+        "Spans for the collector: exported, dropped because too many waited, failed because it did not take them.",
+        &["result"],
+    )?;
+    Ok(["exported", "dropped", "failed"].map(|result| spans.with_label_values(&[result])))
 }

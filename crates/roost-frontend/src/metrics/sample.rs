@@ -6,7 +6,7 @@ use prometheus::IntCounter;
 use roost_cluster::{AnnouncerStats, ClusterStats};
 use roost_kv::{IndexStats, WorkerRank};
 use roost_router::{QueueSize, RebindReason, Snapshot, Stats};
-use roost_telemetry::RecordStats;
+use roost_telemetry::{RecordStats, spans::SpanStats};
 use roost_tokenizer::CacheStats;
 use roost_wire::{ClientStats, ListenerStats};
 
@@ -37,6 +37,8 @@ pub struct Sample<'a> {
     pub session_bytes: usize,
     /// The request trace.
     pub trace: RecordStats,
+    /// Spans for a collector.
+    pub spans: SpanStats,
 }
 
 /// The workers of one model and leg.
@@ -69,6 +71,7 @@ pub(super) struct Sampled {
     announced: AnnouncerStats,
     segments: CacheStats,
     trace: RecordStats,
+    spans: SpanStats,
 }
 
 #[derive(Debug)]
@@ -141,6 +144,11 @@ impl Sampled {
         families.traced[0].inc_by(records(|stats| stats.written));
         families.traced[1].inc_by(records(|stats| stats.dropped));
         families.traced[2].inc_by(records(|stats| stats.failed));
+        let before = std::mem::replace(&mut self.spans, sample.spans);
+        let spans = |of: fn(SpanStats) -> u64| growth(of(before), of(sample.spans));
+        families.spans[0].inc_by(spans(|stats| stats.exported));
+        families.spans[1].inc_by(spans(|stats| stats.dropped));
+        families.spans[2].inc_by(spans(|stats| stats.failed));
         families.prepare_waiting.set(whole(sample.prepare_waiting as u64));
         families.held.set(whole(sample.held as u64));
     }

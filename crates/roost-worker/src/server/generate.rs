@@ -50,6 +50,7 @@ impl GenerateHandler {
         let record = RequestRecord {
             id: context.id.to_string(),
             metadata: context.metadata.clone(),
+            headers: context.headers.clone(),
             worker_id: self.worker_id,
             at: Instant::now(),
             wall: SystemTime::now(),
