@@ -261,8 +261,25 @@ fn colours(browser: &mut Chromium) -> Result<()> {
         c.fillStyle = getComputedStyle(document.body)[name]; c.fillRect(0, 0, 1, 1); \
         const [r, g, b] = c.getImageData(0, 0, 1, 1).data; return (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255; }; \
         return [l('backgroundColor'), l('color')]; })()";
+    // Numbers on tiles, for each of their shades, as WCAG measures them.
+    let contrasts = "(() => { const c = document.createElement('canvas').getContext('2d'); \
+        const part = (v) => v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4; \
+        const paint = (colour) => { c.fillStyle = colour; c.fillRect(0, 0, 1, 1); \
+            const [r, g, b] = [...c.getImageData(0, 0, 1, 1).data].map(part); return 0.2126 * r + 0.7152 * g + 0.0722 * b; }; \
+        const tile = document.querySelector('.map button'); const before = tile.dataset.shade; \
+        const seen = [0, 1, 2, 3, 4].map((shade) => { tile.dataset.shade = shade; const style = getComputedStyle(tile); \
+            paint(getComputedStyle(document.querySelector('#fleet')).backgroundColor); \
+            const [a, b] = [paint(style.backgroundColor), paint(style.color)].sort((a, b) => b - a); \
+            return (a + 0.05) / (b + 0.05); }); \
+        tile.dataset.shade = before; return seen; })()";
     for (scheme, is_dark) in [("light", false), ("dark", true)] {
         browser.prefer(scheme)?;
+        let seen = browser.value(contrasts)?;
+        let legible = |shade: &Value| shade.as_f64().is_some_and(|ratio| ratio >= 4.5);
+        assert!(
+            seen.as_array().is_some_and(|all| all.len() == 5 && all.iter().all(legible)),
+            "{scheme}: {seen}"
+        );
         let seen = browser.value(luminance)?;
         let (back, text) = (seen[0].as_f64().unwrap_or(0.5), seen[1].as_f64().unwrap_or(0.5));
         assert_eq!(back < text, is_dark, "{scheme}: {seen}");
