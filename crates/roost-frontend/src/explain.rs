@@ -3,12 +3,16 @@
 use std::time::Instant;
 
 use axum::response::Response;
-use bytes::BytesMut;
 use http::StatusCode;
-use roost_kv::WorkerRank;
 use roost_openai::ApiError;
-use roost_router::{AffinityOutcome, Candidate, Decision, Outcome, Role};
-use serde_json::{Value, json};
+use roost_router::Role;
+use serde::Serialize;
+use serde_json::json;
+
+mod view;
+
+pub(crate) use self::view::DecisionView;
+use self::view::RankView;
 
 use crate::reply;
 use crate::shared::Shared;
@@ -18,20 +22,26 @@ const LIMIT: usize = 64;
 
 /// The latest decisions of every pool.
 pub(crate) fn recent(shared: &Shared) -> Response {
-    answer(&json!({"decisions": latest(shared, LIMIT)}))
+    #[derive(Serialize)]
+    struct Answer {
+        decisions: Vec<DecisionView>,
+    }
+    answer(&Answer { decisions: latest(shared, LIMIT) })
 }
 
 /// At most so many of the latest decisions of every pool, the latest first.
-pub(crate) fn latest(shared: &Shared, limit: usize) -> Vec<Value> {
+pub(crate) fn latest(shared: &Shared, limit: usize) -> Vec<DecisionView> {
     let registry = shared.models.snapshot();
     let mut decisions = Vec::new();
     for (model, _, pool) in &registry.pools {
         let role = pool.router.role();
-        decisions.extend(pool.router.recent_decisions(limit).into_iter().map(|made| (model, role, made)));
+        decisions.extend(
+            pool.router.recent_decisions(limit).into_iter().map(|made| DecisionView::new(model, role, made)),
+        );
     }
-    decisions.sort_by_key(|(.., decision)| std::cmp::Reverse(decision.at));
+    decisions.sort_by_key(|view| std::cmp::Reverse(view.at()));
     decisions.truncate(limit);
-    decisions.iter().map(|(model, role, decision)| decision_json(model, *role, decision)).collect()
+    decisions
 }
 
 /// The decisions about a request (by the id of its answer, or the bare one) or a session, the latest first.
@@ -46,9 +56,9 @@ pub(crate) fn about(shared: &Shared, name: &str) -> Response {
         if bare != name {
             found.extend(pool.router.decisions_about(bare, LIMIT));
         }
-        decisions.extend(found.into_iter().map(|made| (model, role, made)));
+        decisions.extend(found.into_iter().map(|made| DecisionView::new(model, role, made)));
         if let Some(rank) = pool.router.bound(name) {
-            bindings.push(json!({"model": **model, "role": role_name(role), "worker": rank_json(rank)}));
+            bindings.push(json!({"model": **model, "role": role_name(role), "worker": RankView(rank)}));
         }
     }
     if decisions.is_empty() && bindings.is_empty() {
@@ -59,82 +69,13 @@ pub(crate) fn about(shared: &Shared, name: &str) -> Response {
         );
         return reply::error(&ApiError::new(404, text), shared.config.http.error_shape);
     }
-    decisions.sort_by_key(|(.., decision)| now.saturating_duration_since(decision.at));
+    decisions.sort_by_key(|view| now.saturating_duration_since(view.at()));
     decisions.truncate(LIMIT);
-    let decisions = decisions.iter().map(|(model, role, decision)| decision_json(model, *role, decision));
-    answer(&json!({"id": name, "bound": bindings, "decisions": decisions.collect::<Vec<Value>>()}))
+    answer(&json!({"id": name, "bound": bindings, "decisions": decisions}))
 }
 
-fn answer(body: &Value) -> Response {
-    reply::json(StatusCode::OK, BytesMut::from(body.to_string().as_bytes()))
-}
-
-fn decision_json(model: &str, role: Role, decision: &Decision) -> Value {
-    let (outcome, rank, reason, error) = match decision.outcome {
-        Outcome::Placed { rank, reason } => ("placed", Some(rank), Some(reason.label()), None),
-        Outcome::Rejected(rejection) => ("rejected", None, None, Some(rejection.to_string())),
-    };
-    let moved = match decision.affinity {
-        AffinityOutcome::Rebound(reason) => Some(reason.label()),
-        _ => None,
-    };
-    let name = |name: &str| (!name.is_empty()).then(|| name.to_owned());
-    json!({
-        "model": model,
-        "role": role_name(role),
-        "number": decision.number,
-        "age_ms": u64::try_from(decision.at.elapsed().as_millis()).unwrap_or(u64::MAX),
-        "request": name(&decision.request),
-        "session": name(&decision.session),
-        "isl_tokens": decision.isl_tokens,
-        "block_size": decision.block_size,
-        "priority": decision.priority,
-        "outcome": outcome,
-        "worker": rank.map(rank_json),
-        "reason": reason,
-        "error": error,
-        "affinity": {
-            "outcome": decision.affinity.label(),
-            "moved_because": moved,
-            "bound_before": decision.bound.map(rank_json),
-        },
-        "considered": decision.considered,
-        "candidates": decision.candidates.iter().map(|one| candidate_json(one, rank)).collect::<Vec<_>>(),
-    })
-}
-
-fn candidate_json(candidate: &Candidate, chosen: Option<WorkerRank>) -> Value {
-    let Candidate { rank, overlap, load, terms, preference } = candidate;
-    json!({
-        "worker": rank_json(*rank),
-        "chosen": chosen == Some(*rank),
-        "overlap_blocks": {
-            "device": overlap.device,
-            "host": overlap.host,
-            "disk": overlap.disk,
-            "external": overlap.external,
-        },
-        "load": {
-            "prefill_tokens": load.prefill_tokens,
-            "active_blocks": load.active_blocks,
-            "active_requests": load.active_requests,
-            "additional_blocks": load.additional_blocks,
-        },
-        "preference": preference,
-        "cost": {
-            "prefill": terms.prefill,
-            "decode": terms.decode,
-            "requests": terms.requests,
-            "preference": terms.preference,
-            "future": terms.future,
-            "bonus": terms.bonus,
-            "total": terms.total(),
-        },
-    })
-}
-
-fn rank_json(rank: WorkerRank) -> Value {
-    json!({"id": rank.worker.0, "hex": format!("{:x}", rank.worker.0), "dp_rank": rank.dp_rank})
+fn answer(body: &impl Serialize) -> Response {
+    reply::serialized(StatusCode::OK, body)
 }
 
 /// A role in one word.

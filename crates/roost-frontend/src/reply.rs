@@ -23,6 +23,12 @@ pub(crate) fn json(status: StatusCode, body: BytesMut) -> Response {
     response
 }
 
+/// A JSON answer from plain data.
+pub(crate) fn serialized(status: StatusCode, body: &impl serde::Serialize) -> Response {
+    let bytes = serde_json::to_vec(body).expect("plain data with text as keys");
+    json(status, BytesMut::from(Bytes::from(bytes)))
+}
+
 /// An error answer.
 pub(crate) fn error(error: &ApiError, shape: ErrorShape) -> Response {
     let mut body = BytesMut::with_capacity(256);

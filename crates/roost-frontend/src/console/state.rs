@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use axum::response::Response;
-use bytes::BytesMut;
 use http::StatusCode;
 use roost_router::{RankSnapshot, SessionView, Snapshot, Stats};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::alarms::{self, PoolFacts, Turns};
-use crate::explain;
+use crate::explain::{self, DecisionView};
 use crate::metrics::{Curves, Distribution};
 use crate::models::Pool;
 use crate::reply;
@@ -17,6 +17,19 @@ use crate::shared::Shared;
 
 /// Sessions and decisions in one document.
 const LIMIT: usize = 64;
+
+/// All of it, in this order.
+#[derive(Serialize)]
+struct Document {
+    at_ms: u64,
+    state: &'static str,
+    affinity: bool,
+    curves: Value,
+    events: Value,
+    pools: Vec<Value>,
+    decisions: Vec<DecisionView>,
+    alarms: Vec<Value>,
+}
 
 /// The document; sessions are those with `part` in their names.
 pub(super) fn answer(shared: &Shared, part: &str) -> Response {
@@ -57,23 +70,30 @@ pub(super) fn answer(shared: &Shared, part: &str) -> Response {
             is_leaving: shared.is_leaving(),
         },
     );
-    let body = json!({
-        "at_ms": reply::unix_ms(),
-        "state": if shared.is_leaving() { "draining" } else if registry.ready.is_empty() { "starting" } else { "ready" },
-        "affinity": shared.config.route.router.affinity.ttl.is_some(),
-        "curves": curves(&shared.metrics.curves()),
-        "events": {
+    let state = if shared.is_leaving() {
+        "draining"
+    } else if registry.ready.is_empty() {
+        "starting"
+    } else {
+        "ready"
+    };
+    let body = Document {
+        at_ms: reply::unix_ms(),
+        state,
+        affinity: shared.config.route.router.affinity.ttl.is_some(),
+        curves: curves(&shared.metrics.curves()),
+        events: json!({
             "applied": cluster.kv_events,
             "gaps": cluster.kv_gaps,
             "recoveries": cluster.recoveries,
             "recoveries_failed": cluster.recoveries_failed,
             "lag_ms": cluster.kv_lag_ms,
-        },
-        "pools": pools,
-        "decisions": explain::latest(shared, LIMIT),
-        "alarms": alarms.iter().map(alarms::Alarm::json).collect::<Vec<_>>(),
-    });
-    reply::json(StatusCode::OK, BytesMut::from(body.to_string().as_bytes()))
+        }),
+        pools,
+        decisions: explain::latest(shared, LIMIT),
+        alarms: alarms.iter().map(alarms::Alarm::json).collect(),
+    };
+    reply::serialized(StatusCode::OK, &body)
 }
 
 fn counts(stats: &Stats) -> Value {
