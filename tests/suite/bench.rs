@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use roost_bench::{Load, Target, compare, json, table};
+use roost_bench::{Load, Target, compare, json, page, table};
 use roost_replay::Generator;
 use roost_tests::Options;
 
@@ -54,6 +54,9 @@ async fn sessions_are_replayed_and_told_apart_by_worker() -> Result<()> {
         text.starts_with("| | nobody | roost | nobody / roost |\n| --- | ---: | ---: | ---: |\n"),
         "{text}"
     );
+    let charts = page(&figures);
+    assert_eq!(charts.matches("<rect class=c1 ").count(), 4, "two workers, answers and tokens: {charts}");
+    assert!(!charts.contains("<rect class=c0 "), "nobody has no workers: {charts}");
     assert_eq!(json(&figures)["targets"][1]["name"], "roost");
     Ok(())
 }

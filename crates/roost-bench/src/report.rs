@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::answer::Answer;
 use crate::process::Usage;
 use crate::run::Sample;
 
@@ -51,6 +53,50 @@ pub struct Figures {
     pub rss: Vec<f64>,
     /// The most memory that the server ever had, MiB.
     pub peak_rss: Vec<f64>,
+    /// The measured answers of all rounds, for charts.
+    #[serde(skip)]
+    pub(crate) points: Vec<Point>,
+}
+
+/// One answer in a chart.
+#[derive(Clone, Debug)]
+pub(crate) struct Point {
+    /// Since the beginning of the run, s.
+    pub(crate) ended: f64,
+    /// From sending to the first text, ms.
+    pub(crate) first_token: Option<f64>,
+    /// Mean time between its tokens, ms.
+    pub(crate) between_tokens: Option<f64>,
+    /// Prompt tokens.
+    pub(crate) prompt: u64,
+    /// Of them cached.
+    pub(crate) cached: u64,
+    /// The worker that answered, where the server tells.
+    pub(crate) worker: Option<Arc<str>>,
+}
+
+impl Point {
+    fn of(sample: &Sample) -> Option<Self> {
+        let answer = sample.answer.as_ref().ok()?;
+        Some(Self {
+            ended: sample.ended.as_secs_f64(),
+            first_token: answer.first_token.map(ms),
+            between_tokens: between_tokens(answer),
+            prompt: answer.prompt_tokens,
+            cached: answer.cached_tokens,
+            worker: answer.worker.as_deref().map(Arc::from),
+        })
+    }
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+/// Mean time between the tokens of an answer, ms.
+fn between_tokens(answer: &Answer) -> Option<f64> {
+    let gaps = answer.output_tokens.checked_sub(1).filter(|gaps| *gaps > 0)?;
+    Some(ms(answer.last_token? - answer.first_token?) / gaps as f64)
 }
 
 /// A distribution.
@@ -94,11 +140,8 @@ impl Figures {
         }
         let answers: Vec<_> = within.iter().filter_map(|sample| sample.answer.as_ref().ok()).collect();
         let seconds = window.end.saturating_sub(window.start).as_secs_f64().max(1e-9);
-        let sum = |of: fn(&crate::answer::Answer) -> u64| {
-            answers.iter().map(|answer| of(answer)).sum::<u64>() as f64
-        };
+        let sum = |of: fn(&Answer) -> u64| answers.iter().map(|answer| of(answer)).sum::<u64>() as f64;
         let (prompt, output) = (sum(|a| a.prompt_tokens), sum(|a| a.output_tokens));
-        let ms = |time: Duration| time.as_secs_f64() * 1e3;
         self.answers.push(answers.len() as f64);
         self.rate.push(answers.len() as f64 / seconds);
         self.prompt_rate.push(prompt / seconds);
@@ -106,13 +149,10 @@ impl Figures {
         self.cached.push(sum(|a| a.cached_tokens) / prompt.max(1.0));
         self.prompt.push(Quantiles::of(answers.iter().map(|a| a.prompt_tokens as f64).collect()));
         self.first_token.push(Quantiles::of(answers.iter().filter_map(|a| a.first_token).map(ms).collect()));
-        let gaps = answers
-            .iter()
-            .filter(|a| a.output_tokens > 1)
-            .filter_map(|a| Some(ms(a.last_token? - a.first_token?) / (a.output_tokens - 1) as f64));
-        self.between_tokens.push(Quantiles::of(gaps.collect()));
+        self.between_tokens.push(Quantiles::of(answers.iter().filter_map(|a| between_tokens(a)).collect()));
         self.duration.push(Quantiles::of(answers.iter().map(|a| ms(a.total)).collect()));
         self.sessions.push(sessions as f64);
+        self.points.extend(within.iter().filter_map(|sample| Point::of(sample)));
         self.add_workers(samples);
         if let Some(((from, before), (to, after))) = usage {
             let cpu = after.cpu.saturating_sub(before.cpu).as_secs_f64();

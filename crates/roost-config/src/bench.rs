@@ -39,6 +39,8 @@ pub struct Bench {
     pub threads: usize,
     /// Seed of the text.
     pub seed: u64,
+    /// File for the page with charts.
+    pub report: Option<PathBuf>,
     /// Print JSON.
     pub json: bool,
 }
@@ -60,6 +62,7 @@ pub(crate) fn build(values: &Values) -> Result<Bench, Problems> {
         patience: values.duration("patience-secs"),
         threads: values.size("threads"),
         seed: values.integer("seed"),
+        report: values.path("report"),
         json: values.switch("json"),
     };
     if bench.targets.is_empty() {

@@ -145,7 +145,7 @@ pub static REPLAY: CommandSpec = CommandSpec {
 /// `roost bench`: sessions replayed against live endpoints.
 pub static BENCH: CommandSpec = CommandSpec {
     name: "bench",
-    about: "Replay agent sessions against OpenAI endpoints and measure them side by side.",
+    about: "Replay agent sessions against OpenAI endpoints and measure them side by side; also called `replay`.",
     sections: &[
         Section { title: "Endpoints", key: "targets", options: bench::TARGETS },
         Section { title: "Trace", key: "trace", options: bench::TRACE },

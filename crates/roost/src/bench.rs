@@ -1,6 +1,8 @@
 //! `roost bench`: sessions replayed against live endpoints.
 
-use std::io::{IsTerminal, stderr};
+use std::fs::File;
+use std::io::{IsTerminal, Write, stderr};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,8 @@ pub(crate) fn run(options: &Bench) -> Result<ExitCode> {
         patience: options.patience,
         seed: options.seed,
     };
+    // Before anything is sent: a report that cannot be written would be known only at the end.
+    let report = options.report.as_ref().map(|path| Report::create(path)).transpose()?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(options.threads).enable_all().build()?;
     let figures = runtime.block_on(roost_bench::compare(trace, &targets, &load, show()))?;
@@ -35,8 +39,28 @@ pub(crate) fn run(options: &Bench) -> Result<ExitCode> {
         true => output::result(&format_args!("{:#}", roost_bench::json(&figures))),
         false => output::result(&roost_bench::table(&figures).trim_end()),
     }
+    if let Some(report) = report {
+        report.write(&roost_bench::page(&figures))?;
+    }
     let answered = figures.iter().all(|figures| figures.answers.iter().any(|answers| *answers > 0.0));
     Ok(if answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The file of the page with charts.
+struct Report<'a> {
+    path: &'a Path,
+    file: File,
+}
+
+impl<'a> Report<'a> {
+    fn create(path: &'a Path) -> Result<Self> {
+        let file = File::create(path).with_context(|| format!("--report {}", path.display()))?;
+        Ok(Self { path, file })
+    }
+
+    fn write(mut self, page: &str) -> Result<()> {
+        self.file.write_all(page.as_bytes()).with_context(|| format!("--report {}", self.path.display()))
+    }
 }
 
 /// One line a second on a terminal, one a run elsewhere.

@@ -55,5 +55,10 @@ pub(crate) static LOAD: &[OptionSpec] = &[
     option("patience-secs", seconds(0.1, LONGEST_SECONDS), "How long a request may take.").default("600"),
     option("threads", integer(1, 1024), "Threads of the client.").default("1"),
     option("seed", integer(0, u64::MAX), "Seed of the text.").default("1"),
+    option(
+        "report",
+        Kind::Path,
+        "File for an HTML page with charts: TTFT, ITL, cached share over time, answers of each worker.",
+    ),
     option("json", Kind::Switch, "Print JSON instead of a table.").default("false"),
 ];

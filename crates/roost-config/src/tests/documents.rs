@@ -73,7 +73,7 @@ fn general_help_names_the_commands() {
           explain      Ask a running frontend why a request or the turns of a session went where they went.
           top          Show the workers, sessions and alarms of a running frontend in the terminal.
           replay-routing Run a recorded or generated trace through the router over a simulated fleet, with any sets of options.
-          bench        Replay agent sessions against OpenAI endpoints and measure them side by side.
+          bench        Replay agent sessions against OpenAI endpoints and measure them side by side; also called `replay`.
           help         Help on a command.
 
           --version    Print the version.
