@@ -48,7 +48,8 @@ step() { grep -l -- "$1" "$HOME"/step* | head -n 1 || { echo "newcomer: the READ
 
 echo "newcomer: $(cat "$(step demo)")"
 touch "$HOME/said"
-bash "$(step demo)" > "$HOME/said" 2> "$HOME/log" &
+# In place of the shell, so that the process that is ended is the demo.
+bash -c "exec $(cat "$(step demo)")" > "$HOME/said" 2> "$HOME/log" &
 demo=$!
 trap 'kill "$demo" 2>/dev/null || true' EXIT
 until grep -q '^  -d ' "$HOME/said"; do
