@@ -34,6 +34,28 @@ else
   skipped "dpkg-deb is not installed"
 fi
 
+echo "deploy: completions and manual page"
+"$binary" completions bash > "$work/roost.bash"
+# What a shell offers behind a command and behind an option.
+offered() {
+  bash -c 'source "$1"; shift; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _roost; echo "${COMPREPLY[*]}"' bash "$work/roost.bash" roost "$@"
+}
+[ "$(offered che)" = check ]
+[ "$(offered serve --router-mode k)" = kv ]
+offered top --so | grep -qx -- --sort
+offered --http-p | grep -qw -- --http-port
+for shell in zsh fish; do
+  "$binary" completions "$shell" > "$work/roost.$shell"
+  if command -v "$shell" >/dev/null; then "$shell" -n "$work/roost.$shell"; else skipped "$shell is not installed"; fi
+done
+"$binary" man > "$work/roost.1"
+if command -v groff >/dev/null; then
+  groff -k -man -Tutf8 -ww -z "$work/roost.1" 2> "$work/said"
+  [ ! -s "$work/said" ] || { cat "$work/said"; exit 1; }
+else
+  skipped "groff is not installed"
+fi
+
 echo "deploy: nginx"
 nginx=$(command -v nginx || command -v /usr/sbin/nginx || true)
 if [ -n "$nginx" ]; then

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use crate::{
     args, bench,
     bench::Bench,
+    check::{self, Check},
     demo,
     demo::Demo,
     environment::Environment,
@@ -17,6 +18,7 @@ use crate::{
     replay::Replay,
     resolve, serve,
     serve::Serve,
+    shell,
     spec::{CommandSpec, OptionSpec},
     suggest, table,
     value::Value,
@@ -31,6 +33,8 @@ pub enum Command {
     Serve(Box<Serve>),
     /// Put an SGLang server on the plane.
     Worker(Box<Worker>),
+    /// See whether it would serve.
+    Check(Box<Check>),
     /// Run mock workers.
     MockWorker(Box<MockWorker>),
     /// Run a frontend and mock workers in one process.
@@ -69,6 +73,12 @@ where
             Some(topic) => find(&topic)
                 .map(|command| Command::Print(help::command_help(command, help::width(environment)))),
         },
+        Some("completions") => completions(arguments.get(1).map(|shell| shell.to_string_lossy()).as_deref()),
+        Some("man") => Ok(Command::Print(shell::manual())),
+        Some("check") => {
+            arguments.remove(0);
+            check(arguments, environment)
+        }
         Some(flag) if flag.starts_with('-') => run(&table::SERVE, arguments, environment),
         Some(name) => {
             let command = find(name)?;
@@ -76,6 +86,32 @@ where
             run(command, arguments, environment)
         }
     }
+}
+
+fn completions(shell: Option<&str>) -> Result<Command, Problems> {
+    shell.and_then(shell::completions).map(Command::Print).ok_or_else(|| {
+        let message = format!("wants a shell: {}", shell::SHELLS.join(", "));
+        Problems::new(vec![Problem::new("completions", message)], None)
+    })
+}
+
+/// `check` takes what `serve` takes.
+fn check(arguments: Vec<OsString>, environment: &Environment) -> Result<Command, Problems> {
+    let (own, others) = check::part(arguments);
+    if others.iter().any(|argument| argument == "--help" || argument == "-h") {
+        return Ok(Command::Print(help::command_help(&table::CHECK, help::width(environment))));
+    }
+    let mut arguments = args::split(&table::CHECK, own);
+    let mut resolved = resolve::resolve(&table::CHECK, &arguments.given, environment, &FileValues::default());
+    arguments.problems.append(&mut resolved.problems);
+    if !arguments.problems.is_empty() {
+        return Err(Problems::new(arguments.problems, Some(table::CHECK.name)));
+    }
+    let (own, _) = resolved.finish();
+    Ok(match run(&table::SERVE, others, environment)? {
+        Command::Serve(serve) => Command::Check(Box::new(Check::new(serve, &own))),
+        printed => printed,
+    })
 }
 
 fn find(name: &str) -> Result<&'static CommandSpec, Problems> {

@@ -25,9 +25,9 @@ pub fn general_help() -> String {
     }
     let _ = write!(
         text,
-        "  {:<12} Help on a command.\n\n  --version    Print the version.\n  --help       This text; after a command, \
+        "  {:<12} Print completions for bash, zsh or fish.\n  {:<12} Print the manual page.\n  {:<12} Help on a command.\n\n  --version    Print the version.\n  --help       This text; after a command, \
          its options.\n",
-        "help"
+        "completions", "man", "help"
     );
     text
 }
@@ -71,7 +71,7 @@ pub fn command_help(command: &CommandSpec, width: usize) -> String {
 
 /// The name and version of the program, as `--version` prints it.
 pub(crate) fn version() -> String {
-    format!("roost {}\n", env!("CARGO_PKG_VERSION"))
+    format!("roost {}", env!("CARGO_PKG_VERSION"))
 }
 
 /// Width of help lines, from `COLUMNS`.
@@ -80,7 +80,7 @@ pub(crate) fn width(environment: &Environment) -> usize {
     columns.unwrap_or(100).clamp(*WIDTHS.start(), *WIDTHS.end())
 }
 
-fn usage(spec: &OptionSpec) -> String {
+pub(crate) fn usage(spec: &OptionSpec) -> String {
     let value = match spec.kind {
         Kind::Switch => return format!("--{0}, --no-{0}", spec.name),
         Kind::Integer { .. } => "N",
@@ -97,7 +97,7 @@ fn usage(spec: &OptionSpec) -> String {
     format!("--{} {value}", spec.name)
 }
 
-fn facts(spec: &OptionSpec) -> String {
+pub(crate) fn facts(spec: &OptionSpec) -> String {
     let mut facts = Vec::new();
     if !spec.env.is_empty() {
         facts.push(format!("variable: {}", spec.env.join(", ")));

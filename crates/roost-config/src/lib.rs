@@ -10,6 +10,7 @@
 
 mod args;
 mod bench;
+mod check;
 mod command;
 mod demo;
 mod effective;
@@ -23,6 +24,7 @@ mod reference;
 mod replay;
 mod resolve;
 mod serve;
+mod shell;
 mod spec;
 mod suggest;
 pub mod table;
@@ -35,6 +37,7 @@ mod worker_plane;
 mod tests;
 
 pub use bench::Bench;
+pub use check::Check;
 pub use command::{Command, parse};
 pub use demo::Demo;
 pub use effective::{Effective, Entry, Source};
@@ -53,6 +56,7 @@ pub use serve::{
     PlaneTls, ProcessOptions, QueueOptions, QueuePolicy, ReasoningField, ReliabilityOptions, RouterMode,
     RouterOptions, Serve, SglangOptions, SpanOptions, TokenizerBackend, TokenizerOptions, TraceOptions,
 };
+pub use shell::{completions, manual};
 pub use spec::{CommandSpec, Kind, OptionSpec, Section, Status, TimeUnit};
 pub use worker::Worker;
 pub use worker_plane::WorkerPlane;

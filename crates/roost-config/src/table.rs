@@ -60,6 +60,15 @@ pub static SERVE: CommandSpec = CommandSpec {
     positional: None,
 };
 
+/// `roost check`: whether `serve` would serve.
+pub static CHECK: CommandSpec = CommandSpec {
+    name: "check",
+    about: "See whether `roost serve` with the same options would serve: ports, store, workers, models. Takes its options, too.",
+    sections: &[Section { title: "Check", key: "check", options: general::CHECK }],
+    reads_config_file: false,
+    positional: None,
+};
+
 /// `roost mock-worker`: workers without a model.
 pub static MOCK_WORKER: CommandSpec = CommandSpec {
     name: "mock-worker",
@@ -157,7 +166,7 @@ pub static BENCH: CommandSpec = CommandSpec {
 
 /// Every command, in the order of the help.
 pub static COMMANDS: &[&CommandSpec] =
-    &[&SERVE, &WORKER, &MOCK_WORKER, &DEMO, &EXPLAIN, &TOP, &REPLAY, &BENCH];
+    &[&SERVE, &CHECK, &WORKER, &MOCK_WORKER, &DEMO, &EXPLAIN, &TOP, &REPLAY, &BENCH];
 
 /// Name of the option that names the configuration file.
 pub(crate) const CONFIG: &str = general::CONFIG.name;

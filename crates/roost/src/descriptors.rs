@@ -12,3 +12,8 @@ pub(crate) fn raise(target: u64) {
         }
     }
 }
+
+/// The soft limit; `None` without one.
+pub(crate) fn limit() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}

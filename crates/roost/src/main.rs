@@ -3,6 +3,7 @@
 mod access;
 mod banner;
 mod bench;
+mod check;
 mod demo;
 mod descriptors;
 mod exchange;
@@ -52,6 +53,7 @@ fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Ok(Command::Serve(options)) => serve::run(*options),
+        Ok(Command::Check(options)) => check::run(*options),
         Ok(Command::Worker(options)) => worker::run(*options),
         Ok(Command::MockWorker(options)) => mock_worker::run(*options),
         Ok(Command::Demo(options)) => demo::run(*options),

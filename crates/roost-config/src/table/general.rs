@@ -1,6 +1,6 @@
 //! The configuration itself.
 
-use crate::spec::{Kind, OptionSpec, option};
+use crate::spec::{Kind, OptionSpec, option, seconds};
 
 pub(crate) const CONFIG: OptionSpec = option(
     "config",
@@ -17,3 +17,10 @@ pub(crate) const DUMP_CONFIG: OptionSpec = option(
 .default("false");
 
 pub(crate) static OPTIONS: &[OptionSpec] = &[CONFIG, DUMP_CONFIG];
+
+/// Options of `check` itself.
+pub(crate) static CHECK: &[OptionSpec] = &[
+    option("json", Kind::Switch, "Print the findings as JSON.").default("false"),
+    option("wait", seconds(0.1, 600.0), "Longest wait for the store, and for a worker and its model.")
+        .default("10"),
+];

@@ -67,6 +67,7 @@ fn general_help_names_the_commands() {
 
         commands:
           serve        Serve the OpenAI-compatible API in front of discovered workers.
+          check        See whether `roost serve` with the same options would serve: ports, store, workers, models. Takes its options, too.
           worker       Put a plain SGLang server on the worker plane, for roost and for Dynamo frontends.
           mock-worker  Run workers that behave like an engine's, without a model, for trials and tests.
           demo         Run a frontend and mock workers in one process and show a conversation.
@@ -74,6 +75,8 @@ fn general_help_names_the_commands() {
           top          Show the workers, sessions and alarms of a running frontend in the terminal.
           replay-routing Run a recorded or generated trace through the router over a simulated fleet, with any sets of options.
           bench        Replay agent sessions against OpenAI endpoints and measure them side by side; also called `replay`.
+          completions  Print completions for bash, zsh or fish.
+          man          Print the manual page.
           help         Help on a command.
 
           --version    Print the version.
@@ -152,6 +155,6 @@ fn help_of_serve_is_wrapped_and_complete() {
 
 #[test]
 fn the_version() {
-    assert_eq!(printed("--version"), format!("roost {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(printed("--version"), format!("roost {}", env!("CARGO_PKG_VERSION")));
     assert_eq!(printed("serve --version"), printed("-V"));
 }

@@ -168,7 +168,7 @@ fn a_command_that_does_not_exist() {
         "help mock",
         &[],
         expect![
-            "mock: is not a command; there are serve, worker, mock-worker, demo, explain, top, replay-routing, bench and help"
+            "mock: is not a command; there are serve, check, worker, mock-worker, demo, explain, top, replay-routing, bench and help"
         ],
     );
 }
