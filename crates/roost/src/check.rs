@@ -183,6 +183,7 @@ fn as_a_trial(options: &Serve) -> Serve {
     trial.router.affinity.prefill_ttl = None;
     trial.router.affinity.file = None;
     trial.trace = None;
+    trial.spans = None;
     trial.metrics.federation.servers.clear();
     trial
 }
