@@ -26,7 +26,7 @@ fn options(command: &'static CommandSpec) -> impl Iterator<Item = &'static Optio
 }
 
 /// Words that are no command of the table.
-const OTHERS: &str = "completions man help";
+const OTHERS: &str = "replay completions man help";
 
 fn commands() -> String {
     let names: Vec<&str> = table::COMMANDS.iter().map(|command| command.name).collect();
@@ -44,7 +44,7 @@ fn values(spec: &OptionSpec) -> Option<String> {
 fn bash() -> String {
     let mut text = String::from(
         "# bash completion for roost\n_roost() {\n  local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=serve word\n  \
-         for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n    case $word in -*) ;; *) command=$word; break ;; esac\n  done\n  case $command:$before in\n",
+         for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n    case $word in -*) ;; *) command=$word; break ;; esac\n  done\n  [[ $command == replay ]] && command=bench\n  case $command:$before in\n",
     );
     for command in table::COMMANDS {
         for spec in options(command) {
@@ -103,7 +103,7 @@ fn zsh() -> String {
     text.push_str(
         "    'completions:Print completions for a shell.'\n    'man:Print the manual page.'\n    'help:Help on a command.'\n  )\n  \
          if (( CURRENT == 2 )) && [[ $words[2] != -* ]]; then\n    _describe command commands\n    return\n  fi\n  \
-         local command=$words[2]\n  [[ $command == -* ]] && command=serve\n  case $command in\n",
+         local command=$words[2]\n  [[ $command == -* ]] && command=serve\n  [[ $command == replay ]] && command=bench\n  case $command in\n",
     );
     for command in table::COMMANDS {
         let _infallible = write!(text, "    {}) _arguments", command.name);
@@ -138,9 +138,10 @@ fn fish() -> String {
             command.name,
             quoted(command.about)
         );
-        let seen = match command.name == table::SERVE.name {
-            true => format!("__fish_seen_subcommand_from {}; or {none}", command.name),
-            false => format!("__fish_seen_subcommand_from {}", command.name),
+        let seen = match command.name {
+            "serve" => format!("__fish_seen_subcommand_from serve; or {none}"),
+            "bench" => "__fish_seen_subcommand_from bench replay".to_owned(),
+            name => format!("__fish_seen_subcommand_from {name}"),
         };
         for spec in options(command) {
             let value = match spec.kind {
