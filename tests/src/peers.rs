@@ -133,6 +133,17 @@ impl Peers {
         )
     }
 
+    /// The same, with an engine's metrics on its system port; returns where.
+    pub fn worker_with_metrics(&self, store: &Path) -> Result<(Peer, SocketAddr)> {
+        let address = crate::port::free()?;
+        let (model, port) = (self.model(), address.port().to_string());
+        let model = model.as_os_str().to_str().context("path")?;
+        let variables = [("DYN_SYSTEM_PORT", port.as_str())];
+        let peer =
+            self.start("dynamo_worker.sh", store, &[model], &["--engine-metrics"], "worker", &variables)?;
+        Ok((peer, address))
+    }
+
     /// Starts the worker in plain Python that knows the wire and no Dynamo, with its faults on demand.
     pub fn reference_worker(&self, store: &Path, arguments: &[&str]) -> Result<Peer> {
         let model = self.model();

@@ -16,6 +16,7 @@ mod errors;
 mod etcd;
 mod explain;
 mod faults;
+mod federation;
 mod fields;
 mod hostile;
 mod interop;
