@@ -9,7 +9,7 @@ use crate::table;
 /// Shells for which there are completions.
 pub(crate) const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 
-/// Completions for one of [`SHELLS`].
+/// Completions for `bash`, `zsh` or `fish`; `None` for another shell.
 pub fn completions(shell: &str) -> Option<String> {
     Some(match shell {
         "bash" => bash(),
